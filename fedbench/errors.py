@@ -1,0 +1,20 @@
+"""The one exception a user is meant to read."""
+
+
+class FedbenchError(Exception):
+    """What is wrong, where, and what to do about it, in one line.
+
+    The command line prints the message without a traceback and exits with status 1;
+    everything else that escapes is a bug and keeps its traceback.
+    """
+
+
+def nearest(name: str, valid) -> str:
+    """Say which valid name `name` was probably meant to be, or list them all."""
+    import difflib
+
+    names = sorted(map(str, valid))
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"valid names: {', '.join(names)}" if names else "none is defined"

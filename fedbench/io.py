@@ -1,0 +1,166 @@
+"""The only writer: every file appears whole or not at all, and arrays load without pickle."""
+
+import csv
+import errno
+import io
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedbench.errors import FedbenchError
+
+
+def write_bytes(path: Path, data: bytes | memoryview) -> None:
+    """Write a file through a temporary neighbour, fsync and rename."""
+    path = Path(path)
+    with writing_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o666 & ~_umask())
+            os.replace(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@contextmanager
+def writing_errors(path: Path) -> Iterator[None]:
+    """Turn what the system says about an unwritable place into one line with the way out."""
+    advice = {
+        errno.ENOSPC: "free some space and run again; finished rounds are kept",
+        errno.EDQUOT: "the quota is used up; free some space and run again",
+        errno.EACCES: "choose a writable folder",
+        errno.EROFS: "choose a writable folder",
+        errno.ENOTDIR: "a file stands where a folder is needed; remove it or choose another folder",
+        errno.EEXIST: "a file stands where a folder is needed; remove it or choose another folder",
+    }
+    try:
+        yield
+    except OSError as error:
+        hint = advice.get(error.errno, "check the folder and run again")
+        raise FedbenchError(f"{path}: cannot write: {error.strerror or error}; {hint}") from error
+
+
+@contextmanager
+def writing_folder(path: Path) -> Iterator[Path]:
+    """Yield a temporary folder that becomes `path` when the block ends well, and vanishes when it does not.
+
+    If someone else finished `path` meanwhile, theirs is replaced: both were made from the same spec.
+    """
+    path = Path(path)
+    with writing_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
+        os.chmod(temporary, 0o777 & ~_umask())
+    try:
+        with writing_errors(path):
+            yield temporary
+            if path.is_dir():
+                old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
+                os.replace(path, old / "was")
+                os.replace(temporary, path)
+                shutil.rmtree(old, ignore_errors=True)
+            else:
+                os.replace(temporary, path)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a UTF-8 text file atomically."""
+    write_bytes(path, text.encode())
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write indented JSON; NaN and infinity become null, as JSON has neither."""
+    write_text(path, json.dumps(_finite(values), indent=2, default=_plain, allow_nan=False) + "\n")
+
+
+def _finite(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {str(key): _finite(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_finite(value) for value in values]
+    if isinstance(values, float | np.floating) and not np.isfinite(values):
+        return None
+    return values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"cannot write {type(value).__name__} as JSON")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON; a missing or damaged file is one clear line."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FedbenchError(f"{path}: cannot read: {error.strerror}") from None
+    except ValueError as error:
+        raise FedbenchError(f"{path}: not valid JSON ({error}); delete it and run again") from None
+
+
+def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows as CSV; None and NaN become empty fields, floats keep every digit that matters."""
+    columns = list(columns)
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        unknown = set(row) - set(columns)
+        if unknown:
+            raise ValueError(f"columns {sorted(unknown)} are not in the table's header")
+        writer.writerow([_cell(row.get(column)) for column in columns])
+    write_text(path, buffer.getvalue())
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, float | np.floating):
+        return "" if np.isnan(value) else repr(float(value))
+    return value
+
+
+def write_arrays(path: Path, **arrays: np.ndarray) -> None:
+    """Write named arrays as a compressed NPZ (no pickle, whatever the dtype)."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_bytes(path, buffer.getbuffer())
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """Read an NPZ without unpickling anything."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except OSError as error:
+        raise FedbenchError(f"{path}: cannot read: {error.strerror or error}") from None
+    except Exception as error:  # zipfile, zlib and numpy each have their own complaint about a damaged file
+        raise FedbenchError(f"{path}: damaged ({error}); delete it and run again") from None

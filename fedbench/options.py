@@ -1,0 +1,85 @@
+"""Frozen, validated option classes and their error messages."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache, partial
+from typing import Annotated, Any
+
+from annotated_types import Ge, Gt, Le
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from fedbench.errors import FedbenchError, nearest
+
+# Unknown keys and silent conversions ("3" for 3, 1 for true) are errors; docstrings under fields
+# become the descriptions in the schema and the docs.
+options = partial(
+    dataclass,
+    frozen=True,
+    kw_only=True,
+    config=ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True),
+)
+
+
+def _number(value):
+    if isinstance(value, bool):
+        raise ValueError("a number, not true or false")
+    # YAML 1.1 reads 1e-3 (no dot) as text; people write it, so floats accept it.
+    return value
+
+
+Float = Annotated[float, Field(strict=False, allow_inf_nan=False), BeforeValidator(_number)]
+PositiveFloat = Annotated[Float, Gt(0)]
+NonNegativeFloat = Annotated[Float, Ge(0)]
+Fraction = Annotated[Float, Ge(0), Le(1)]
+PositiveFraction = Annotated[Float, Gt(0), Le(1)]
+PositiveInt = Annotated[int, Ge(1)]
+NonNegativeInt = Annotated[int, Ge(0)]
+
+
+@cache
+def adapter(cls) -> TypeAdapter:
+    """The (cached) pydantic adapter of an option class."""
+    return TypeAdapter(cls)
+
+
+def names(cls) -> tuple[str, ...]:
+    """The keys an option class accepts."""
+    return tuple(field.name for field in fields(cls))
+
+
+def parse(cls, values: Mapping[str, Any], path: str, also_valid: tuple[str, ...] = ()):
+    """Build `cls` from plain values.
+
+    Parameters
+    ----------
+    cls : an option class
+    values : mapping of keys to plain YAML values
+    path : where the values stand, for messages, as in ``methods.fedsdg``
+    also_valid : further keys that are valid at this place, for the "did you mean" hint
+
+    Raises
+    ------
+    FedbenchError
+        Naming the first offending key's path, and the nearest valid key or the expected value.
+    """
+    if not isinstance(values, Mapping):
+        raise FedbenchError(f"{path}: expected keys and values, got {values!r}")
+    try:
+        return adapter(cls).validate_python(dict(values))
+    except ValidationError as error:
+        raise FedbenchError(explain(error, path, (*names(cls), *also_valid))) from None
+
+
+def explain(error: ValidationError, path: str, valid: tuple[str, ...]) -> str:
+    """Turn pydantic's first complaint into one line: key path, what is wrong, what is valid."""
+    problem = error.errors()[0]
+    location = [str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-"))]
+    where = ".".join([path, *location])
+    kind = problem["type"]
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"{where}: unknown key; {nearest(location[-1], valid)}"
+    if kind in ("missing", "missing_argument", "missing_keyword_only_argument"):
+        return f"{where}: this key is required"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{where}: {message[0].lower()}{message[1:]} (got {problem['input']!r})"
