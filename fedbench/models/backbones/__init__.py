@@ -1,0 +1,1 @@
+"""Backbones: one file per family, each building a :class:`fedbench.models.classifier.Classifier`."""

@@ -1,0 +1,137 @@
+"""From a config's model entry to a classifier, and its weights to and from safetensors files.
+
+Weights are only ever read from safetensors: nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fedbench import io
+from fedbench.config import Plugin
+from fedbench.errors import FedbenchError
+from fedbench.models.heads import make_head
+from fedbench.randomness import stream
+from fedbench.registry import BACKBONES
+
+if TYPE_CHECKING:
+    from fedbench.models.classifier import Classifier
+
+TRAINABLE = "trainable"
+
+
+def build_model(model: Plugin, shape: tuple[int, int, int], classes: int, seed: int = 0) -> Classifier:
+    """A classifier with random weights, on the CPU, in fp32.
+
+    Parameters
+    ----------
+    model : Plugin
+        An entry of `models`: the backbone's options and the kind of head.
+    shape : (int, int, int)
+        Channels, height and width of the stored images.
+    classes : int
+    seed : int
+        Decides every weight; the trunk's do not depend on the kind of head.
+
+    Returns
+    -------
+    Classifier
+        With ``head.weight.requires_grad`` False and a zero bias where the head is frozen.
+
+    Raises
+    ------
+    FedbenchError
+        If the options do not fit the images or the number of classes.
+    """
+    backbone = BACKBONES[model.entry.backbone].target
+    classifier = backbone.build(model.options, tuple(shape), classes, stream(seed, "model"))
+    if model.entry.head != TRAINABLE:
+        features = classifier.head.in_features
+        classifier.head = make_head(model.entry.head, features, classes, stream(seed, "head"))
+    return classifier
+
+
+def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> int:
+    """Write named tensors as one safetensors file, atomically; return its size in bytes."""
+    from safetensors.torch import save
+
+    data = save({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, metadata)
+    io.write_bytes(path, data)
+    return len(data)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read named tensors from a safetensors file.
+
+    Raises
+    ------
+    FedbenchError
+        If the file is missing, unreadable, damaged, or of another kind (pickled weights are not read).
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = Path(path)
+    if not path.is_file():
+        raise FedbenchError(f"{path}: no such weights file; check the path")
+    try:
+        return load_file(path)
+    except OSError as error:
+        raise FedbenchError(f"{path}: cannot read: {error.strerror or error}; check its permissions") from None
+    except SafetensorError as error:
+        raise FedbenchError(
+            f"{path}: not a whole safetensors file ({error}); only safetensors is read, fetch or convert it again"
+        ) from None
+
+
+def load_base(path: Path, spec: Mapping[str, Any] | None = None) -> dict[str, Tensor]:
+    """Read the weights of a base folder.
+
+    Parameters
+    ----------
+    path : Path
+        A folder with ``base.safetensors`` and ``base.json``.
+    spec : mapping or None
+        ``RunSpec.base_spec``; where given, the folder must have been made from it.
+
+    Raises
+    ------
+    FedbenchError
+        If the folder is incomplete, damaged, or made from another spec.
+    """
+    path = Path(path)
+    if spec is not None and io.read_json(path / "base.json").get("spec") != spec:
+        raise FedbenchError(f"{path}: this base was made from another config; run 'fedbench pretrain' for it again")
+    return read_weights(path / "base.safetensors")
+
+
+def load_weights(classifier: Classifier, weights: Mapping[str, Tensor], source: Path | str) -> None:
+    """Copy `weights` into `classifier`; names and shapes must be the classifier's own, all of them.
+
+    Raises
+    ------
+    FedbenchError
+        Naming the first tensor (in the classifier's order) that is missing or of another shape, or the first that
+        the classifier does not have.
+    """
+    complaint = difference(classifier.state_dict(), weights)
+    if complaint:
+        raise FedbenchError(f"{source}: weights of another architecture: {complaint}; use a file made for this model")
+    with torch.no_grad():
+        classifier.load_state_dict(weights)
+
+
+def difference(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> str | None:
+    """The first difference between two sets of tensors in words, or None."""
+    for name, tensor in expected.items():
+        if name not in found:
+            return f"{name} {list(tensor.shape)} is missing"
+        if found[name].shape != tensor.shape:
+            return f"{name} is {list(found[name].shape)} there and {list(tensor.shape)} here"
+    extra = next((name for name in found if name not in expected), None)
+    return None if extra is None else f"{extra} {list(found[extra].shape)} is not part of this model"
