@@ -53,6 +53,7 @@ def build_model(model: Plugin, shape: tuple[int, int, int], classes: int, seed: 
     if model.entry.head != TRAINABLE:
         features = classifier.head.in_features
         classifier.head = make_head(model.entry.head, features, classes, stream(seed, "head"))
+        classifier.head_is_frozen = True
     return classifier
 
 

@@ -63,6 +63,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.trunk = trunk
         self.head = nn.Linear(features, classes)
+        self.head_is_frozen = False
         self.mean = tuple(mean)
         self.std = tuple(std)
         self.input_size = input_size
