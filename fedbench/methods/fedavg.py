@@ -1,0 +1,75 @@
+"""FedAvg: clients train a copy of the shared leaves, the server adds the mean of their changes.
+
+McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data" (AISTATS 2017).
+Which leaves train and travel is an option: all weights (FedAvg proper), low-rank adapters and head
+(FA+LoRA), the head alone, or the affine parameters of normalisation layers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from fedbench.methods.base import Group, Method, Phase, lacks
+from fedbench.options import PositiveFloat, PositiveInt, options
+from fedbench.registry import METHODS
+
+if TYPE_CHECKING:
+    from fedbench.models.classifier import Classifier
+    from fedbench.models.task import Task
+    from fedbench.spec import RunSpec
+
+
+@options
+class TrainableOptions:
+    """Which leaves train."""
+
+    trainable: Literal["full", "lora", "head", "norm"] = "full"
+    """All weights; LoRA and head; the head; or normalisation's affine parameters and the head."""
+    rank: PositiveInt = 8
+    """LoRA's inner dimension r."""
+    lora_alpha: PositiveFloat = 16.0
+    """LoRA's scale is lora_alpha / rank."""
+
+
+def build_trainable(classifier: Classifier, choice: TrainableOptions) -> Task:
+    """The task that trains the chosen leaves."""
+    from fedbench.models.lora import HeadTask, LoraTask
+    from fedbench.models.task import WeightTask, weight_names
+
+    if choice.trainable == "lora":
+        return LoraTask(classifier, choice.rank, choice.lora_alpha)
+    if choice.trainable == "head":
+        return HeadTask(classifier)
+    return WeightTask(classifier, weight_names(classifier, choice.trainable))
+
+
+def trainable_mismatch(choice: TrainableOptions, provides: frozenset[str], spec: RunSpec) -> str | None:
+    """Why these leaves do not exist in this model."""
+    name, model = spec.method.name, spec.model.name
+    if choice.trainable == "lora":
+        return lacks(
+            provides, "lora-sites", f"method {name} trains LoRA, but model {model} has no LoRA sites; use a ViT"
+        )
+    if choice.trainable == "norm":
+        reason = f"method {name} trains normalisation parameters, but model {model} has none"
+        return lacks(provides, "norm-affine", reason)
+    if choice.trainable == "head" and spec.model.entry.head != "trainable":
+        return f"method {name} trains only the head, but the head of model {model} is {spec.model.entry.head}"
+    return None
+
+
+@METHODS.register("fedavg", TrainableOptions)
+class FedAvg(Method):
+    """Weight averaging; all weights train and travel unless `trainable` says otherwise."""
+
+    options: TrainableOptions
+
+    @staticmethod
+    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+        return trainable_mismatch(options, provides, spec)
+
+    def build_task(self, classifier: Classifier) -> Task:
+        return build_trainable(classifier, self.options)
+
+    def phases(self) -> tuple[Phase, ...]:
+        return (Phase((Group(("",)),)),)

@@ -1,0 +1,128 @@
+"""FedSDG: shared LoRA travels, a private LoRA stays, aligned in scale and gated per mapping.
+
+"Identifiable Gated Residual Personalization for Federated PEFT" (ECCV 2026); the forward pass is in
+:mod:`fedbench.models.dual_lora`. A client minimises
+
+    CE + lambda1 * sum_l m_l + lambda2 * ||theta_p||_2^2
+
+(both sums) over the shared LoRA, the head, its private LoRA and its gate logits together. Only the change
+of shared LoRA and head goes up, so a round costs the bytes of FA+LoRA. The shared model is evaluated at
+m = 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from fedbench.methods.base import Group, Method, Phase, lacks
+from fedbench.options import Float, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, options
+from fedbench.registry import METHODS
+from fedbench.tree import select, squared_norms
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from fedbench.models.classifier import Classifier
+    from fedbench.models.dual_lora import DualLoraTask
+    from fedbench.spec import RunSpec
+    from fedbench.tree import Tree
+
+
+@options
+class FedSDGOptions:
+    """FedSDG and its ablations."""
+
+    rank: PositiveInt = 8
+    """Inner dimension of the shared LoRA."""
+    lora_alpha: PositiveFloat = 16.0
+    """Both branches' residuals are scaled by lora_alpha / their rank."""
+    private_rank: PositiveInt = 8
+    """Inner dimension of the private LoRA."""
+    alignment: Literal["base", "global", "geomean", "floor", "none"] = "base"
+    """What the private branch's scale is brought to: the frozen output's RMS (the paper's choice), the shared
+    residual's, their geometric mean, the shared residual's but at least a tenth of the frozen output's, or
+    nothing."""
+    gate: Literal["learned", "fixed"] = "learned"
+    gate_value: Fraction = 0.047
+    """The gate m where it is fixed."""
+    gate_level: Literal["site", "block"] = "site"
+    """One gate per mapping, or one per transformer block."""
+    gate_init: Float = -3.0
+    """Initial gate logit; -3 is m = 0.047."""
+    gate_learning_rate: PositiveFloat = 0.1
+    gate_penalty: NonNegativeFloat = 0.01
+    """lambda1, on the sum of the gates."""
+    private_penalty: NonNegativeFloat = 0.001
+    """lambda2, on the private LoRA's squared norm."""
+    head: Literal["shared", "private"] = "shared"
+
+
+@METHODS.register("fedsdg", FedSDGOptions)
+class FedSDG(Method):
+    """Shared LoRA travels; a private LoRA, aligned to the frozen backbone and gated, stays."""
+
+    options: FedSDGOptions
+    task: DualLoraTask
+
+    @staticmethod
+    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+        if options.head == "private" and spec.model.entry.head != "trainable":
+            return f"method {spec.method.name} keeps a private head, but the head of model {spec.model.name} is frozen"
+        reason = f"method {spec.method.name} needs LoRA sites, but model {spec.model.name} has none; use a ViT"
+        return lacks(provides, "lora-sites", reason)
+
+    def build_task(self, classifier: Classifier) -> DualLoraTask:
+        from fedbench.models.dual_lora import DualLoraTask
+
+        choice = self.options
+        return DualLoraTask(
+            classifier,
+            rank=choice.rank,
+            alpha=choice.lora_alpha,
+            private_rank=choice.private_rank,
+            alignment=choice.alignment,
+            gate_level=choice.gate_level,
+            gate_value=choice.gate_value if choice.gate == "fixed" else None,
+            gate_init=choice.gate_init,
+        )
+
+    def init_shared(self, rng: np.random.Generator) -> Tree:
+        start = self.task.init(rng)
+        if self.options.head == "shared":
+            return start
+        # The common starting head: private to each client, and the shared model's for evaluation.
+        self._head = select(start, "head.")
+        return select(start, "lora.")
+
+    def init_private(self, rng: np.random.Generator) -> Tree:
+        private = self.task.init_private(rng)
+        return private if self.options.head == "shared" else {**private, **self._head}
+
+    def phases(self) -> tuple[Phase, ...]:
+        groups = [Group(("lora.", "head.")), Group(("private.",), weight_decay=0.0)]
+        if self.options.gate == "learned":
+            groups.append(Group(("gate.",), learning_rate=self.options.gate_learning_rate, weight_decay=0.0))
+        return (Phase(tuple(groups), penalty=self.penalty),)
+
+    def penalty(self, local: Tree, received: Tree) -> Tensor:
+        """lambda1 * sum of gates + lambda2 * squared norm of the private LoRA, [K]."""
+        value = self.options.private_penalty * squared_norms(select(local, "private."))
+        if self.options.gate == "fixed":  # a constant: no gradient, and no claim on the loss
+            return value
+        # One term per mapping, also where a block's mappings share their logit (the paper sums over l).
+        gates = [self.task.gate(site, local) for site in self.task.classifier.sites]
+        return value + self.options.gate_penalty * sum(gates)
+
+    def global_weights(self, shared: Tree) -> Tree:
+        return shared if self.options.head == "shared" else {**shared, **self._head}
+
+    def gates(self, private: Tree) -> dict[tuple[int, str], Tensor]:
+        from fedbench.lazy import torch
+
+        clients = next(iter(private.values())).shape[0]
+        values = {}
+        for site in self.task.classifier.sites:
+            gate = self.task.gate(site, private)
+            values[site.block, site.kind] = gate if self.options.gate == "learned" else torch.full((clients,), gate)
+        return values

@@ -1,0 +1,21 @@
+"""Head-only: FedAvg over the classification head, the cheapest baseline that learns."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from fedbench.methods.fedavg import FedAvg, TrainableOptions
+from fedbench.options import options
+from fedbench.registry import METHODS
+
+
+@options
+class HeadOptions(TrainableOptions):
+    """FedAvg's options with the head as the default choice of leaves."""
+
+    trainable: Literal["full", "lora", "head", "norm"] = "head"
+
+
+@METHODS.register("head-only", HeadOptions)
+class HeadOnly(FedAvg):
+    """FedAvg over the classification head alone; the trunk is frozen."""

@@ -1,0 +1,47 @@
+"""Local-only: every client trains by itself, nothing travels.
+
+Clients take part in the same cohorts as in a federated run of the same seed and so make exactly as many
+local steps as the federated methods spend on them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from fedbench.methods.fedavg import FedAvg, TrainableOptions
+from fedbench.options import options
+from fedbench.registry import METHODS
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from fedbench.methods.base import LocalResult
+    from fedbench.tree import Tree
+
+
+@options
+class LocalOptions(TrainableOptions):
+    """FedAvg's options with LoRA and head as the default choice of leaves."""
+
+    trainable: Literal["full", "lora", "head", "norm"] = "lora"
+
+
+@METHODS.register("local-only", LocalOptions)
+class LocalOnly(FedAvg):
+    """Each client alone with its own data, as many local steps as a federated client; 0 bytes."""
+
+    communicates = False
+
+    def init_shared(self, rng: np.random.Generator) -> Tree:
+        # Everyone's starting point; kept to evaluate clients that never take part.
+        self._start = self.task.init(rng)
+        return {}
+
+    def init_private(self, rng: np.random.Generator) -> Tree:
+        return self._start
+
+    def global_weights(self, shared: Tree) -> Tree:
+        return self._start
+
+    def finish(self, result: LocalResult) -> tuple[Tree, Tree]:
+        return {}, result.trained
