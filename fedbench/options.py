@@ -1,5 +1,6 @@
 """Frozen, validated option classes and their error messages."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache, partial
@@ -66,7 +67,8 @@ def parse(cls, values: Mapping[str, Any], path: str, also_valid: tuple[str, ...]
     if not isinstance(values, Mapping):
         raise FedbenchError(f"{path}: expected keys and values, got {values!r}")
     try:
-        return adapter(cls).validate_python(dict(values))
+        # Through JSON: strict mode then still accepts mappings for nested options and lists for tuples.
+        return adapter(cls).validate_json(json.dumps(dict(values), default=str))
     except ValidationError as error:
         raise FedbenchError(explain(error, path, (*names(cls), *also_valid))) from None
 
