@@ -1,0 +1,206 @@
+"""The command line: each command reads its options, calls one function and says what it wrote.
+
+Everything heavy (pydantic, numpy, torch) is imported inside the commands, so that ``fedbench --help`` is
+instant and planning hundreds of cluster jobs costs nothing.
+"""
+
+import functools
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from fedbench import __version__
+
+EPILOG = """Exit status: 0 done; 1 an error, said in one line on standard error (--debug adds the traceback); 2 wrong
+usage; 75 a run was told to stop and saved its state, so starting it again continues; 130 interrupted from
+the keyboard."""
+
+
+FOLDER = click.Path(path_type=Path)
+
+
+class Threads(click.ParamType):
+    """A thread count that takes effect at once: numerical libraries read it when they are first imported."""
+
+    name = "integer"
+
+    def convert(self, value, param, ctx):
+        count = click.IntRange(min=1).convert(value, param, ctx)
+        for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+            os.environ[variable] = str(count)
+        return count
+
+
+def debug(ctx: click.Context, _param, value: bool) -> None:
+    """Remember --debug for :func:`main`, wherever in the line it was given."""
+    if value:
+        ctx.find_root().obj["debug"] = True
+
+
+def configured(command):
+    """Add the options that choose a config, and hand the command its plan."""
+
+    @click.option("--config", "files", multiple=True, help="Config file; later ones win.  [default: config.yaml]")
+    @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override one key of the config.")
+    @click.option("--results", type=FOLDER, help="Results folder instead of the config's own.")
+    @click.option("--debug", is_flag=True, expose_value=False, callback=debug, help="Show tracebacks.")
+    @functools.wraps(command)
+    def wrapped(files, assignments, results, **rest):
+        from fedbench.config import load
+        from fedbench.plan import Plan
+
+        return command(Plan(load(files or ["config.yaml"], assignments), results), **rest)
+
+    return wrapped
+
+
+def from_environment(flag: str, variable: str, default, text: str, kind):
+    """An option that an environment variable can set for a whole site or cluster job."""
+    return click.option(
+        flag, type=kind, envvar=variable, default=default, show_default=True, show_envvar=True, help=text
+    )
+
+
+def working(command):
+    """Add the options that say what to compute with, and hand the command its workspace."""
+
+    @configured
+    @from_environment("--data-root", "FEDBENCH_DATA", Path("data"), "Folder of raw data sets and weights.", FOLDER)
+    @from_environment("--device", "FEDBENCH_DEVICE", "auto", "auto, cpu, cuda or cuda:N.", str)
+    @from_environment("--threads", "OMP_NUM_THREADS", os.cpu_count(), "CPU threads.", Threads())
+    @functools.wraps(command)
+    def wrapped(plan, data_root, device, threads, **rest):
+        from fedbench.stages import Workspace
+
+        return command(Workspace(plan, data_root, device, threads, functools.partial(click.echo, err=True)), **rest)
+
+    return wrapped
+
+
+def named(*kinds: str):
+    """Add required options that name entries of the config."""
+
+    def add(command):
+        for kind in reversed(kinds):
+            command = click.option(f"--{kind}", required=True, help=f"Name in the config's `{kind}s`.")(command)
+        return command
+
+    return add
+
+
+seeded = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+
+
+@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="fedbench")
+@click.option("--debug", is_flag=True, expose_value=False, callback=debug, help="Show tracebacks of errors.")
+def cli():
+    """Accuracy per transmitted byte of federated fine-tuning methods, and for whom."""
+
+
+@cli.command("list")
+@click.argument("kind", type=click.Choice(["methods", "channels", "datasets", "partitions", "models", "figures"]))
+@click.option("--options", "with_options", is_flag=True, help="Show each entry's options.")
+@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
+def list_entries(kind, with_options, markdown):
+    """Say what can be named in a config, with one line each."""
+    from fedbench import listing
+
+    click.echo(listing.markdown(kind) if markdown else listing.text(kind, with_options))
+
+
+@cli.command()
+@configured
+@click.option("--match", metavar="GLOB", help="Only runs whose name matches, as in '*/fedsdg/seed0'.")
+@click.option("--experiment", help="Only runs of this experiment.")
+def cells(plan, match, experiment):
+    """Print the target name of every run that a config asks for."""
+    for cell in plan.match(match, experiment):
+        click.echo(plan.target(cell))
+
+
+@cli.command()
+def schema():
+    """Print the JSON schema of config files, for editors."""
+    import json
+
+    from fedbench.schema import schema as config_schema
+
+    click.echo(json.dumps(config_schema(), indent=2))
+
+
+@cli.command()
+@working
+@named("dataset")
+def prepare(work, dataset):
+    """Decode a data set, fix its splits and hash it."""
+    work.prepare(work.plan.example(dataset))
+
+
+@cli.command()
+@working
+@named("dataset", "partition")
+@seeded
+def partition(work, dataset, partition, seed):
+    """Divide a data set over clients."""
+    work.partition(work.plan.example(dataset, partition, seed=seed))
+
+
+@cli.command()
+@working
+@named("dataset", "model")
+def pretrain(work, dataset, model):
+    """Make the base model that every run of a model starts from."""
+    work.pretrain(work.plan.example(dataset, model=model))
+
+
+@cli.command()
+@working
+@named("dataset", "partition", "model", "method")
+@seeded
+@click.option("--out", type=FOLDER, help="Run folder.  [default: below the results folder]")
+@click.option("--chunk", default="auto", show_default=True, help="Clients trained at once: a number, or auto.")
+@click.option("--checkpoints", type=FOLDER, default=Path("checkpoints"), show_default=True)
+@click.option("--overwrite", is_flag=True, help="Replace a run folder that another spec has made.")
+def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints, overwrite):
+    """Run one cell, or continue it; missing inputs are made first."""
+    from fedbench.spec import Cell
+
+    spec = work.plan.spec(Cell(dataset, partition, model, method, seed))
+    folder = work.train(spec, out, checkpoints, parse_chunk(chunk), overwrite)
+    click.echo(folder / "summary.json")
+
+
+def parse_chunk(text: str) -> int | None:
+    """``auto`` is None; anything else has to be a positive number."""
+    if text == "auto":
+        return None
+    if text.isdigit() and int(text) > 0:
+        return int(text)
+    raise click.BadParameter(f"{text!r} is neither 'auto' nor a positive number", param_hint="--chunk")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; what a user can mend ends in one line, what is a bug keeps its traceback."""
+    state = {"debug": False}
+    try:
+        cli.main(arguments, prog_name="fedbench", standalone_mode=False, obj=state)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except Exception as error:
+        if state["debug"] or not is_for_users(error):
+            raise
+        click.echo(f"error: {error}", err=True)
+        sys.exit(getattr(error, "exit_code", 1))
+
+
+def is_for_users(error: Exception) -> bool:
+    """Whether an error's message says what to mend: our own, or the system's about files and disks."""
+    from fedbench.errors import FedbenchError
+
+    return isinstance(error, FedbenchError | OSError)

@@ -1,0 +1,197 @@
+"""What a config asks for, looked up by the names that appear in target paths.
+
+The workflow's rules and the command line both ask a :class:`Plan` which spec stands behind a name, so
+that a target means the same in both. Nothing here imports torch: planning must stay cheap.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from fedbench import config as configs
+from fedbench.config import Config, Experiment
+from fedbench.errors import FedbenchError, nearest
+from fedbench.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve
+
+DATA_FILES = ("dataset.json", "images.npy", "arrays.npz")
+PARTITION_FILES = ("partition.npz", "partition.json", "partition.png")
+BASE_FILES = ("base.safetensors", "base.json")
+RUN_FILES = ("rounds.csv", "clients.csv", "summary.json")
+
+
+class Plan:
+    """The cells of a config, their specs and their places.
+
+    Parameters
+    ----------
+    config : a validated config
+    root : results folder; the config's own where not given
+    """
+
+    def __init__(self, config: Config, root: Path | None = None):
+        self.config = config
+        self.paths = Paths(Path(root) if root else config.results)
+        self.spec = cache(self._resolve)
+
+    def _resolve(self, cell: Cell) -> RunSpec:
+        return resolve(self.config, cell)
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every run, each once, in the order of first mention."""
+        return tuple(cells(self.config))
+
+    @cached_property
+    def _examples(self) -> dict[tuple[str, str | None, str | None], Cell]:
+        first: dict[tuple[str, str | None, str | None], Cell] = {}
+        for cell in self.cells:
+            for key in (
+                (cell.dataset, None, None),
+                (cell.dataset, cell.partition, None),
+                (cell.dataset, None, cell.model),
+            ):
+                first.setdefault(key, cell)
+        return first
+
+    def example(
+        self, dataset: str, partition: str | None = None, model: str | None = None, seed: int | None = None
+    ) -> RunSpec:
+        """The spec of some run on this data set (and partition, or model): its inputs are the same for all of them.
+
+        Raises
+        ------
+        FedbenchError
+            If a name does not exist, or no experiment combines them.
+        """
+        self.config.find("datasets", dataset)
+        names = [f"dataset {dataset!r}"]
+        for section, name in (("partitions", partition), ("models", model)):
+            if name is not None:
+                self.config.find(section, name)
+                names.append(f"{section.removesuffix('s')} {name!r}")
+        cell = self._examples.get((dataset, partition, model))
+        if cell is None:
+            raise FedbenchError(
+                f"no experiment of config {self.config.name!r} uses {' with '.join(names)}; add a cell to an "
+                "experiment, or use fedbench train, which makes its own inputs"
+            )
+        return self.spec(cell if seed is None else replace(cell, seed=seed))
+
+    def data_digest(self, dataset: str) -> str:
+        """Identity of what a prepared data set depends on."""
+        return digest(self.example(dataset).data_spec)
+
+    def partition_digest(self, dataset: str, partition: str, seed: int) -> str:
+        """Identity of what a partition depends on."""
+        return digest(self.example(dataset, partition, seed=seed).partition_spec)
+
+    def base_digest(self, dataset: str, model: str) -> str:
+        """Identity of what a base model depends on."""
+        return digest(self.example(dataset, model=model).base_spec)
+
+    def run_digest(self, cell: Cell) -> str:
+        """Identity of what a run depends on; a cell that no experiment asks for is an error."""
+        return self.spec(cell if cell in self._known else find_cell(self.config, cell)).digest
+
+    @cached_property
+    def _known(self) -> frozenset[Cell]:
+        return frozenset(self.cells)
+
+    def experiment_digest(self, experiment: str) -> str:
+        """Identity of how an experiment is shown: its own keys and every label."""
+        return digest([asdict(self.config.find("experiments", experiment)), self.labels])
+
+    @cached_property
+    def labels(self) -> dict[str, str | None]:
+        """Labels of all entries, by section and name."""
+        sections = ("datasets", "partitions", "models", "channels", "methods")
+        return {
+            f"{section}.{name}": plugin.entry.label
+            for section in sections
+            for name, plugin in getattr(self.config, section).items()
+        }
+
+    @property
+    def experiments(self) -> Mapping[str, Experiment]:
+        return self.config.experiments
+
+    def experiment_cells(self, experiment: str) -> list[Cell]:
+        """The runs of one experiment."""
+        return cells(self.config, experiment)
+
+    def target(self, cell: Cell) -> str:
+        """The file name that makes Snakemake produce a run."""
+        return str(self.paths.run(cell) / "summary.json")
+
+    def match(self, pattern: str | None, experiment: str | None = None) -> list[Cell]:
+        """The runs whose name (or target) matches a glob; no match is an error, as an empty list of targets means all."""
+        chosen = list(self.cells) if experiment is None else self.experiment_cells(experiment)
+        if pattern is None:
+            return chosen
+        found = [cell for cell in chosen if fnmatchcase(cell.path, pattern) or fnmatchcase(self.target(cell), pattern)]
+        if not found:
+            hint = nearest(pattern.replace("*", ""), [cell.path for cell in chosen])
+            raise FedbenchError(f"no run matches {pattern!r} in config {self.config.name!r}; {hint}")
+        return found
+
+    def check_targets(self, targets: Iterable[str], rules: Iterable[str], made: Iterable[str]) -> None:
+        """Reject a target that no rule makes, naming the nearest one that exists.
+
+        Parameters
+        ----------
+        targets : what the user typed
+        rules : names of rules, which are targets too
+        made : files that single rules make, apart from those that follow from the cells
+        """
+        # a list without wildcards is cheap; the runs' files are listed only when a name is not among them
+        known = {*rules, *made}
+        unknown = [target for target in targets if target not in known]
+        if not unknown:
+            return
+        known.update(self.files())
+        for target in unknown:
+            if target not in known and not Path(target).is_file():
+                raise FedbenchError(f"no target named {target!r} in config {self.config.name!r}; {_hint(target, known)}")
+
+    def files(self) -> Iterable[str]:
+        """Every file that the runs and their inputs consist of."""
+        for cell in self.cells:
+            yield from (str(self.paths.run(cell) / name) for name in RUN_FILES)
+            yield from (str(self.paths.data(cell.dataset) / name) for name in DATA_FILES)
+            partition = self.paths.partition(cell.dataset, cell.partition, cell.seed)
+            yield from (str(partition / name) for name in PARTITION_FILES)
+            yield from (str(self.paths.base(cell.dataset, cell.model) / name) for name in BASE_FILES)
+
+
+def _hint(target: str, known: set[str]) -> str:
+    """Point at the nearest target; with thousands of runs, say how to list them instead of listing them."""
+    hint = nearest(target, known)
+    return hint if hint.startswith("did you mean") else "`fedbench cells` lists the runs, `snakemake --list` the rules"
+
+
+def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tuple[Config, list[str]]:
+    """Read the config as Snakemake was told to: files, then ``--config key=value``.
+
+    Parameters
+    ----------
+    files : config files, later ones win
+    given : what Snakemake parsed from ``--config``; it leaves nested values as text, so they are read again as YAML
+
+    Returns
+    -------
+    config, and the same overrides as ``key=value`` assignments for ``fedbench --set``
+    """
+    assignments = [f"{key}={json.dumps(_reread(value))}" for key, value in given.items()]
+    return configs.load(files, assignments), assignments
+
+
+def _reread(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _reread(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_reread(inner) for inner in value]
+    return configs.override({}, [f"value={value}"])["value"] if isinstance(value, str) else value

@@ -1,0 +1,143 @@
+"""The stages of the benchmark as functions of names: what the commands, and through them the rules, call.
+
+`prepare`, `partition` and `pretrain` make one thing; `train` and its inputs are made on demand, each saying
+so in one line. An input that was made from another spec is an error that names it, never silently used.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench.errors import FedbenchError
+from fedbench.plan import Plan
+from fedbench.spec import Cell, RunSpec
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A plan, where its raw data lie, and what to compute with."""
+
+    plan: Plan
+    data_root: Path
+    device: str
+    threads: int
+    say: Callable[[str], None]
+
+    def prepare(self, spec: RunSpec) -> Any:
+        """Prepare a data set afresh; returns the store."""
+        from fedbench.data.base import prepare
+
+        folder = self.plan.paths.data(spec.cell.dataset)
+        self.say(f"preparing data set {spec.cell.dataset} -> {folder}")
+        return prepare(spec.dataset, folder, self.data_root)
+
+    def store(self, spec: RunSpec) -> Any:
+        """The prepared data set, prepared first if it is missing."""
+        from fedbench.data.base import load_store
+
+        folder = self.plan.paths.data(spec.cell.dataset)
+        return load_store(folder, spec.data_spec) if (folder / "dataset.json").exists() else self.prepare(spec)
+
+    def partition(self, spec: RunSpec) -> Any:
+        """Divide a data set over clients afresh; returns the partition."""
+        from fedbench.partition.base import make_partition, write
+
+        store = self.store(spec)
+        folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
+        self.say(f"partitioning {spec.cell.dataset} by {spec.cell.partition}, seed {spec.seed} -> {folder}")
+        partition = make_partition(spec.partition, store, spec.seed)
+        write(partition, folder)
+        return partition
+
+    def clients(self, spec: RunSpec) -> Any:
+        """The partition, made first if it is missing."""
+        from fedbench.partition.base import load_partition
+
+        folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
+        exists = (folder / "partition.json").exists()
+        return load_partition(folder, spec.partition_spec) if exists else self.partition(spec)
+
+    def pretrain(self, spec: RunSpec) -> None:
+        """Make a base model afresh."""
+        from fedbench.pretrain import make_base
+        from fedbench.progress import Progress
+
+        store = self.store(spec)
+        folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
+        self.say(f"making the base of {spec.cell.model} on {spec.cell.dataset} -> {folder}")
+        set_threads(self.threads)
+        device = choose_device(self.device)
+        make_base(spec, store, folder, self.data_root, device=device, threads=self.threads, progress=Progress())
+
+    def base(self, spec: RunSpec) -> Any:
+        """The base model's weights, made first if they are missing."""
+        from fedbench.io import read_json
+        from fedbench.models.build import load_base
+
+        folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
+        if not (folder / "base.json").exists():
+            self.pretrain(spec)
+        elif read_json(folder / "base.json").get("spec") != spec.base_spec:
+            raise FedbenchError(
+                f"{folder}: made from another spec; make it again with `fedbench pretrain --dataset "
+                f"{spec.cell.dataset} --model {spec.cell.model}`, or choose another --results"
+            )
+        return load_base(folder)
+
+    def train(
+        self, spec: RunSpec, out: Path | None, checkpoints: Path, chunk: int | None = None, overwrite: bool = False
+    ) -> Path:
+        """Run one cell, or continue it from its checkpoint; returns its folder."""
+        from fedbench.engine.rounds import run
+        from fedbench.progress import Progress
+
+        store, partition, base = self.store(spec), self.clients(spec), self.base(spec)
+        folder = out or self.plan.paths.run(spec.cell)
+        set_threads(self.threads)
+        run(
+            spec,
+            store,
+            partition,
+            base,
+            folder,
+            checkpoint_of(folder, checkpoints),
+            device=choose_device(self.device),
+            threads=self.threads,
+            chunk=chunk,
+            progress=Progress(),
+            overwrite=overwrite,
+        )
+        return folder
+
+
+def checkpoint_of(folder: Path, checkpoints: Path) -> Path:
+    """Where a run keeps its checkpoint: the output folder's path, below the checkpoints folder.
+
+    Outside the results, because Snakemake deletes the outputs of a job that failed.
+    """
+    return checkpoints / Path(*[part for part in folder.parts if part not in (folder.anchor, "..", ".")])
+
+
+def choose_device(name: str) -> Any:
+    """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1`` as a torch device."""
+    import torch
+
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise FedbenchError(f"--device {name}: this machine offers {torch.cuda.device_count()} CUDA devices; use cpu or auto")
+    return device
+
+
+def set_threads(count: int) -> None:
+    """Bound torch's threads before it computes anything."""
+    import torch
+
+    torch.set_num_threads(count)
+
+
+def find_spec(plan: Plan, cell: Cell) -> RunSpec:
+    """The spec of a cell that any combination of the config's entries may form, in an experiment or not."""
+    return plan.spec(cell)

@@ -1,0 +1,21 @@
+rule base:
+    input:
+        data=f"{RESULTS}/data/{{dataset}}/dataset.json",
+    output:
+        weights=f"{RESULTS}/bases/{{dataset}}/{{model}}/base.safetensors",
+        facts=f"{RESULTS}/bases/{{dataset}}/{{model}}/base.json",
+    params:
+        spec=base_spec,
+    log:
+        f"{RESULTS}/logs/base/{{dataset}}/{{model}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/base/{{dataset}}/{{model}}.tsv"
+    conda:
+        "../../envs/fedbench.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 8000 * attempt,
+        runtime=lambda wildcards, attempt: 240 * attempt,
+    shell:
+        "{FEDBENCH} pretrain {CONFIG} --dataset {wildcards.dataset} --model {wildcards.model}"
+        " --threads {threads} {LOGGED} {log}"

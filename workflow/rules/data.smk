@@ -1,0 +1,19 @@
+rule prepare:
+    output:
+        manifest=f"{RESULTS}/data/{{dataset}}/dataset.json",
+        images=f"{RESULTS}/data/{{dataset}}/images.npy",
+        arrays=f"{RESULTS}/data/{{dataset}}/arrays.npz",
+    params:
+        spec=data_spec,
+    log:
+        f"{RESULTS}/logs/prepare/{{dataset}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/prepare/{{dataset}}.tsv"
+    conda:
+        "../../envs/fedbench.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 4000 * attempt,
+        runtime=lambda wildcards, attempt: 60 * attempt,
+    shell:
+        "{FEDBENCH} prepare {CONFIG} --dataset {wildcards.dataset} --threads {threads} {LOGGED} {log}"

@@ -1,0 +1,28 @@
+rule partition:
+    input:
+        data=f"{RESULTS}/data/{{dataset}}/dataset.json",
+    output:
+        indices=f"{RESULTS}/partitions/{{dataset}}/{{partition}}/seed{{seed}}/partition.npz",
+        facts=f"{RESULTS}/partitions/{{dataset}}/{{partition}}/seed{{seed}}/partition.json",
+        picture=report(
+            f"{RESULTS}/partitions/{{dataset}}/{{partition}}/seed{{seed}}/partition.png",
+            caption="../report/partition.rst",
+            category="Partitions",
+            subcategory="{dataset}",
+            labels={"partition": "{partition}", "seed": "{seed}"},
+        ),
+    params:
+        spec=partition_spec,
+    log:
+        f"{RESULTS}/logs/partition/{{dataset}}/{{partition}}/seed{{seed}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/partition/{{dataset}}/{{partition}}/seed{{seed}}.tsv"
+    conda:
+        "../../envs/fedbench.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=lambda wildcards, attempt: 15 * attempt,
+    shell:
+        "{FEDBENCH} partition {CONFIG} --dataset {wildcards.dataset} --partition {wildcards.partition}"
+        " --seed {wildcards.seed} --threads {threads} {LOGGED} {log}"

@@ -1,0 +1,27 @@
+# The checkpoint lies outside the outputs, which Snakemake deletes when a job fails: a retry continues from it.
+# --overwrite: if another spec's run lies there, Snakemake has already decided that this one takes its place.
+rule run:
+    input:
+        data=f"{RESULTS}/data/{{dataset}}/dataset.json",
+        partition=f"{RESULTS}/partitions/{{dataset}}/{{partition}}/seed{{seed}}/partition.npz",
+        base=f"{RESULTS}/bases/{{dataset}}/{{model}}/base.safetensors",
+    output:
+        rounds=f"{RESULTS}/runs/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}/rounds.csv",
+        clients=f"{RESULTS}/runs/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}/clients.csv",
+        summary=f"{RESULTS}/runs/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}/summary.json",
+    params:
+        spec=run_spec,
+    log:
+        f"{RESULTS}/logs/run/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}.log",
+    benchmark:
+        f"{RESULTS}/benchmarks/run/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}.tsv"
+    conda:
+        "../../envs/fedbench.yaml"
+    threads: 1
+    resources:
+        mem_mb=lambda wildcards, attempt: 8000 * attempt,
+        runtime=lambda wildcards, attempt: 240 * attempt,
+    shell:
+        "{FEDBENCH} train {CONFIG} --dataset {wildcards.dataset} --partition {wildcards.partition}"
+        " --model {wildcards.model} --method {wildcards.method} --seed {wildcards.seed}"
+        " --threads {threads} --overwrite {LOGGED} {log}"
