@@ -1,0 +1,134 @@
+"""Layouts where a text file says what an image is: DomainNet's lists, Tiny-ImageNet, and a table of clients."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import PurePosixPath
+
+import numpy as np
+
+from fedbench.data._archive import Tree
+from fedbench.data._layouts import Item, check_twice, match_list
+from fedbench.data.base import TEST, TRAIN
+from fedbench.errors import FedbenchError
+
+ANNOTATIONS = "val/val_annotations.txt"
+
+
+def list_files(tree: Tree, folder: str | None) -> list[str]:
+    """The ``{domain}_{train,test}.txt`` files of a tree, or of one folder of it."""
+    found = [name for name in tree.files if match_list(name)]
+    if folder is not None:
+        found = [name for name in found if PurePosixPath(name).parent.as_posix().endswith(folder.strip("/"))]
+    return found
+
+
+def domain_lists(tree: Tree, folder: str | None) -> list[Item]:
+    """Read DomainNet's lists: lines of ``path label``; paths start at the lists' folder or one above it."""
+    files = list_files(tree, folder)
+    folders = sorted({PurePosixPath(name).parent.as_posix() for name in files})
+    if not files:
+        where = f" in {folder!r}" if folder else ""
+        raise FedbenchError(f"{tree.path}: no list files ({{domain}}_train.txt, {{domain}}_test.txt){where}")
+    if len(folders) > 1:
+        raise FedbenchError(f"{tree.path}: list files in several folders ({', '.join(folders)}); choose with 'lists'")
+    known, rows = set(tree.files), []
+    for name in files:
+        match = match_list(name)
+        split = TRAIN if match["split"] == "train" else TEST
+        for number, line in enumerate(tree.read_text(name).splitlines(), start=1):
+            if line.strip():
+                path, _, label = line.strip().rpartition(" ")
+                if not path or not label.isdigit():
+                    raise FedbenchError(f"{tree.path}: {name}, line {number}: expected 'path label', got {line!r}")
+                rows.append((f"{name}, line {number}", path.strip(), int(label), match["domain"], split))
+    root = _list_root(known, rows, folders[0])
+    for place, path, *_ in rows:
+        if root + path not in known:
+            raise FedbenchError(f"{tree.path}: {place}: no image {path}; add it or remove the line")
+    check_twice(tree, [root + path for _, path, *_ in rows])
+    names = _class_names(tree, [(path, label) for _, path, label, *_ in rows])
+    items = [Item(root + path, names[label], domain, split) for _, path, label, domain, split in rows]
+    return sorted(items, key=lambda item: (item.split, item.path))
+
+
+def _list_root(known: set[str], rows: list[tuple], folder: str) -> str:
+    """The folder that listed paths start from: the one, at or above the lists, where the first of them exists."""
+    place = PurePosixPath(folder)
+    for base in (place, *place.parents):
+        prefix = "" if base == PurePosixPath(".") else f"{base}/"
+        if rows and prefix + rows[0][1] in known:
+            return prefix
+    return ""
+
+
+def _class_names(tree: Tree, rows: list[tuple[str, int]]) -> dict[int, str]:
+    """Name classes by their images' folder where that is one to one, else by their zero-padded number."""
+    labels = sorted({label for _, label in rows})
+    if labels != list(range(len(labels))):
+        missing = min(set(range(labels[-1])) - set(labels)) if labels else 0
+        raise FedbenchError(f"{tree.path}: no image has label {missing}; labels must be 0 to the number of classes - 1")
+    digits = len(str(labels[-1]))
+    folders = {label: {PurePosixPath(path).parent.name for path, own in rows if own == label} for label in labels}
+    single = {label: next(iter(names)) for label, names in folders.items() if len(names) == 1 and "" not in names}
+    if len(set(single.values())) == len(labels):
+        return single
+    return {label: f"{label:0{digits}d}" for label in labels}
+
+
+def tiny_imagenet_root(tree: Tree) -> str | None:
+    """Where Tiny-ImageNet's own layout starts in a tree, or None if it is not there."""
+    found = [name for name in tree.files if name == ANNOTATIONS or name.endswith(f"/{ANNOTATIONS}")]
+    return found[0].removesuffix(ANNOTATIONS) if found else None
+
+
+def tiny_imagenet(tree: Tree, images: list[str]) -> list[Item]:
+    """Read ``train/<wnid>/images/*.JPEG``, and ``val/images/*.JPEG`` as the test split (test/ has no labels)."""
+    root = tiny_imagenet_root(tree)
+    if root is None:
+        raise FedbenchError(f"{tree.path}: no {ANNOTATIONS}, so this is not Tiny-ImageNet's own layout")
+    labels = {}
+    for number, line in enumerate(tree.read_text(root + ANNOTATIONS).splitlines(), start=1):
+        columns = line.split()
+        if len(columns) < 2:
+            raise FedbenchError(f"{tree.path}: {ANNOTATIONS}, line {number}: expected a file name and a class")
+        labels[f"{root}val/images/{columns[0]}"] = columns[1]
+    items = []
+    for name in images:
+        parts = PurePosixPath(name.removeprefix(root)).parts
+        if parts[0] == "train" and len(parts) == 4 and parts[2] == "images":
+            items.append(Item(name, parts[1], split=TRAIN))
+        elif parts[0] == "val":
+            if name not in labels:
+                raise FedbenchError(f"{tree.path}: {name} is not in {ANNOTATIONS}; add its class or remove it")
+            items.append(Item(name, labels[name], split=TEST))
+    absent = sorted(set(labels) - set(images))
+    if absent:
+        raise FedbenchError(f"{tree.path}: {absent[0]} is in {ANNOTATIONS} but not here; fetch the data set again")
+    return sorted(items, key=lambda item: (item.split, item.path))
+
+
+def client_table(tree: Tree, name: str, items: list[Item]) -> tuple[np.ndarray, list[str]]:
+    """Read the CSV file that names each image's client.
+
+    Parameters
+    ----------
+    name : file with the columns ``path`` (from the file's own folder) and ``client``
+
+    Returns
+    -------
+    int64 [N] indices into the clients' sorted names, and those names
+    """
+    if name not in tree.files:
+        raise FedbenchError(f"{tree.path}: no file {name}; 'clients' names a CSV file in the folder or archive")
+    rows = csv.DictReader(tree.read_text(name).splitlines())
+    if not {"path", "client"} <= set(rows.fieldnames or ()):
+        raise FedbenchError(f"{tree.path}: {name}: expected the columns 'path' and 'client', got {rows.fieldnames}")
+    folder = PurePosixPath(name).parent
+    owners = {(folder / row["path"]).as_posix(): row["client"] for row in rows if row["path"] and row["client"]}
+    for item in items:
+        if item.path not in owners:
+            raise FedbenchError(f"{tree.path}: {name} names no client for {item.path}; add a line for it")
+    names = sorted({owners[item.path] for item in items})
+    codes = {client: code for code, client in enumerate(names)}
+    return np.array([codes[owners[item.path]] for item in items], dtype=np.int64), names

@@ -1,0 +1,18 @@
+"""CIFAR-10: A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedbench.data._cifar import CifarOptions, load_cifar
+from fedbench.data.base import Allocate, RawData
+from fedbench.registry import DATA_SOURCES
+
+
+@DATA_SOURCES.register("cifar10", CifarOptions)
+class Cifar10:
+    """CIFAR-10 from its official files: found under the data root, or downloaded."""
+
+    def load(self, options: CifarOptions, data_root: Path, allocate: Allocate) -> RawData:
+        """Read 50,000 training and 10,000 test images of 3x32x32."""
+        return load_cifar("CIFAR10", options, data_root, allocate)

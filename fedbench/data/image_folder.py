@@ -1,0 +1,77 @@
+"""Any data set that comes as image files: Tiny-ImageNet, Office-Home, PACS, DomainNet, or your own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedbench.data.base import Allocate, RawData
+from fedbench.options import options
+from fedbench.registry import DATA_SOURCES
+
+
+@options
+class ImageFolderOptions:
+    """Options of `image-folder`."""
+
+    path: str
+    """Folder, zip or tar (compressed or not), absolute or under the data root."""
+    size: Annotated[int, Field(ge=1, le=4096)] | None = None
+    """Height and width; the centre square of each image is resized to it. Needed where sizes differ."""
+    layout: Literal[
+        "auto",
+        "class",
+        "domain/class",
+        "split/class",
+        "split/domain/class",
+        "domain/split/class",
+        "lists",
+        "tiny-imagenet",
+    ] = "auto"
+    """What the folders above an image mean (split: train, test, val). `lists` reads `path label` lines from files
+    `{domain}_train.txt` and `{domain}_test.txt`; `tiny-imagenet` reads that data set as it is published."""
+    lists: str | None = None
+    """Folder of the list files, where there are several (DomainNet: splits or splits_mini)."""
+    color: Literal["rgb", "gray"] = "rgb"
+    clients: str | None = None
+    """CSV file inside, with the columns `path` and `client`, that says who holds each image (scheme `natural`)."""
+
+
+@DATA_SOURCES.register("image-folder", ImageFolderOptions)
+class ImageFolder:
+    """A folder, zip or tar of image files, with or without train/test and domains."""
+
+    def load(self, options: ImageFolderOptions, data_root: Path, allocate: Allocate) -> RawData:
+        """Read names, then pixels; samples are sorted by split and path."""
+        from fedbench.data._archive import open_tree
+        from fedbench.data._decode import decode_all
+        from fedbench.data._layouts import lay_out
+        from fedbench.data._listings import client_table
+
+        with open_tree(data_root / options.path) as tree:
+            layout, items = lay_out(tree, options.layout, options.lists)
+            meta = {"path": options.path, "layout": layout}
+            groups = None
+            if options.clients is not None:
+                groups, meta["clients"] = client_table(tree, options.clients, items)
+            class_names = sorted({item.label for item in items})
+            domain_names = sorted({item.domain for item in items})
+            images = decode_all(tree, [item.path for item in items], options.size, options.color, allocate)
+        return RawData(
+            images=images,
+            labels=_codes([item.label for item in items], class_names),
+            class_names=tuple(class_names),
+            domains=_codes([item.domain for item in items], domain_names),
+            domain_names=tuple(domain_names),
+            splits=None if items[0].split is None else np.array([item.split for item in items], dtype=np.uint8),
+            groups=groups,
+            meta=meta,
+        )
+
+
+def _codes(values: list[str], names: list[str]) -> np.ndarray:
+    codes = {name: code for code, name in enumerate(names)}
+    return np.array([codes[value] for value in values], dtype=np.int64)
