@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedbench import io
 from fedbench.config import Plugin
+from fedbench.data.base import check_spec
 from fedbench.errors import FedbenchError
 from fedbench.models.heads import make_head
 from fedbench.randomness import stream
@@ -90,6 +91,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         ) from None
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """The texts stored beside the tensors of a safetensors file that :func:`read_weights` could read."""
+    from safetensors import safe_open
+
+    with safe_open(path, framework="pt") as file:
+        return file.metadata() or {}
+
+
 def load_base(path: Path, spec: Mapping[str, Any] | None = None) -> dict[str, Tensor]:
     """Read the weights of a base folder.
 
@@ -106,8 +115,7 @@ def load_base(path: Path, spec: Mapping[str, Any] | None = None) -> dict[str, Te
         If the folder is incomplete, damaged, or made from another spec.
     """
     path = Path(path)
-    if spec is not None and io.read_json(path / "base.json").get("spec") != spec:
-        raise FedbenchError(f"{path}: this base was made from another config; run 'fedbench pretrain' for it again")
+    check_spec(path, io.read_json(path / "base.json").get("spec"), spec, "fedbench pretrain")
     return read_weights(path / "base.safetensors")
 
 

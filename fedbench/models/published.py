@@ -6,15 +6,17 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-
 from fedbench.config import BaseEntry, Plugin
 from fedbench.errors import FedbenchError
 from fedbench.models.build import difference, load_weights, read_weights
 from fedbench.registry import BACKBONES
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from fedbench.models.classifier import Classifier
+
+HEAD = ("head.weight", "head.bias")
 
 
 def load_named(classifier: Classifier, model: Plugin, base: BaseEntry, shape: tuple[int, int, int]) -> dict[str, Any]:
@@ -36,8 +38,7 @@ def load_named(classifier: Classifier, model: Plugin, base: BaseEntry, shape: tu
     Raises
     ------
     FedbenchError
-        If the backbone has no published weights, they cannot be fetched or do not fit, or they expect other input
-        statistics than the model was built with.
+        If the backbone has no published weights, or they cannot be fetched or do not fit.
     """
     target = BACKBONES[model.entry.backbone].target
     if not hasattr(target, "pretrained_trunk"):
@@ -49,18 +50,71 @@ def load_named(classifier: Classifier, model: Plugin, base: BaseEntry, shape: tu
         trunk = target.pretrained_trunk(model.options, shape, tag=base.tag)
     except FedbenchError:
         raise
-    except Exception as error:  # hub, HTTP and timm errors have no common base class
+    except Exception as error:  # the errors of hubs, HTTP and timm have no common base class
         raise FedbenchError(
-            f"models.{model.name}: cannot fetch pretrained weights ({_brief(error)}); connect to the network, or give "
-            "a local safetensors file with a base of kind 'file'"
+            f"models.{model.name}: cannot get pretrained weights ({brief(error)}); check the network, or give a local "
+            "safetensors file with a base of kind 'file'"
         ) from error
-    published = trunk.pretrained_cfg
-    if published["mean"] != classifier_statistics(model, "mean") or published["std"] != classifier_statistics(
-        model, "std"
-    ):
-        raise FedbenchError(
-            f"models.{model.name}: weights {published['tag']!r} expect other input statistics than the model has; "
-            f"write the tag into the model's name ({published['architecture']}.{published['tag']})"
-        )
     classifier.trunk.load_state_dict(trunk.state_dict())
-    return {"weights": f"{published['architecture']}.{published['tag']}", "head": "new"}
+    name, tag = trunk.pretrained_cfg["architecture"], trunk.pretrained_cfg["tag"]
+    return {"weights": f"{name}.{tag}", "head": "new"}
+
+
+def load_file(
+    classifier: Classifier, model: Plugin, base: BaseEntry, shape: tuple[int, int, int], data_root: Path
+) -> dict[str, Any]:
+    """Give the classifier the weights of a safetensors file: this project's names, or timm's for timm models.
+
+    A file in this project's names also brings its head if that has the same classes; otherwise (another number
+    of classes, or timm's names) the head stays as it is, which the returned record says.
+
+    Parameters
+    ----------
+    data_root : Path
+        Folder that a relative ``base.path`` starts from; the other parameters are :func:`load_named`'s.
+
+    Raises
+    ------
+    FedbenchError
+        If the file is missing, damaged, not safetensors, or of another architecture.
+    """
+    path = Path(data_root) / base.path
+    weights = read_weights(path)
+    record = {"weights": base.path, "weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    if any(name.startswith("trunk.") for name in weights):
+        if all(name in weights for name in HEAD) and weights[HEAD[0]].shape != classifier.head.weight.shape:
+            own = classifier.state_dict()
+            load_weights(classifier, {**weights, **{name: own[name] for name in HEAD}}, path)
+            return {**record, "head": "new"}
+        load_weights(classifier, weights, path)
+        return {**record, "head": "file"}
+    target = BACKBONES[model.entry.backbone].target
+    if hasattr(target, "pretrained_trunk"):
+        weights = _resampled(target, model, shape, weights, path).state_dict()
+    complaint = difference(classifier.trunk.state_dict(), weights)
+    if complaint:
+        raise FedbenchError(f"{path}: weights of another architecture: {complaint}; use a file made for this model")
+    classifier.trunk.load_state_dict(weights)
+    return {**record, "head": "new"}
+
+
+def _resampled(
+    target: Any, model: Plugin, shape: tuple[int, int, int], weights: dict[str, Tensor], path: Path
+) -> nn.Module:
+    """The trunk with `weights` fitted to the model's image size and channels."""
+    try:
+        return target.pretrained_trunk(model.options, shape, weights=weights)
+    except FedbenchError:
+        raise
+    except Exception as error:  # timm and torch complain about a misfit in several ways
+        raise FedbenchError(
+            f"{path}: weights of another architecture: {brief(error)}; use a file made for this model"
+        ) from error
+
+
+def brief(error: Exception) -> str:
+    """The most telling line of a library's error: torch puts the first difference on the second line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[1] if len(lines) > 1 and lines[0].startswith("Error(s) in loading") else "".join(lines[:1])
+    text = text if len(text) <= 200 else f"{text[:200]} ..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -77,7 +77,7 @@ class Vit:
         tag: str | None = None,
         weights: dict[str, Tensor] | None = None,
     ) -> nn.Module:
-        """The trunk with timm's published weights, or with `weights` under timm's names.
+        """The trunk with timm's published weights, or with `weights` under timm's names; strictly loaded.
 
         Position embeddings are resampled where the input size differs from the weights' own.
 
@@ -90,16 +90,16 @@ class Vit:
 
         Raises
         ------
+        FedbenchError
+            If timm has no such tag, or the tag's input statistics are not the ones that `build` gave the model.
         Exception
-            Whatever timm raises when a download or a strict load fails; the caller knows what to say about it.
+            Whatever timm raises when a download or a load fails; the caller knows what to say about it.
         """
-        name, _, own_tag = options.name.partition(".")
-        if tag and own_tag and tag != own_tag:
-            raise FedbenchError(
-                f"base.tag: {tag!r} contradicts the model's name {options.name!r}; give the tag in one place only"
-            )
         if weights is None:
-            return _create(f"{name}.{tag}" if tag else options.name, options, shape[0], pretrained=True)
+            name = options.name if tag is None else f"{options.name.partition('.')[0]}.{tag}"
+            _check_name(name)
+            _check_same_statistics(options.name, name)
+            return _create(name, options, shape[0], pretrained=True)
         overlay = {
             "state_dict": {key: value for key, value in weights.items() if not key.startswith(("head.", "head_dist."))},
             "custom_load": False,  # the original augreg files are NPZ with their own reader; these are timm's names
@@ -113,25 +113,44 @@ def channels(values: tuple[float, ...], count: int) -> tuple[float, ...]:
     return tuple(values) if count == len(values) else (sum(values) / len(values),) * count
 
 
+def _check_name(name: str) -> None:
+    import timm
+
+    known = timm.list_models("vit_*")
+    architecture, _, tag = name.partition(".")
+    if architecture not in known:
+        raise FedbenchError(f"vit: timm has no vision transformer {name!r}; {nearest(name, known)}")
+    tagged = timm.list_pretrained(f"{architecture}.*")
+    if tag and name not in tagged:
+        raise FedbenchError(f"vit: timm has no weights {name!r}; {nearest(name, tagged)}")
+
+
+def _check_same_statistics(built: str, loaded: str) -> None:
+    from timm.data import resolve_data_config
+    from timm.models import get_pretrained_cfg
+
+    own, other = (resolve_data_config(pretrained_cfg=get_pretrained_cfg(name).to_dict()) for name in (built, loaded))
+    if (own["mean"], own["std"]) != (other["mean"], other["std"]):
+        raise FedbenchError(
+            f"vit: weights {loaded!r} expect inputs of mean {other['mean']} and std {other['std']}, unlike {built!r}; "
+            f"write name: {loaded} in the model's entry"
+        )
+
+
 def _create(name: str, options: VitOptions, in_channels: int, **extra: Any) -> nn.Module:
     import timm
     from timm.models.vision_transformer import VisionTransformer
 
-    known = timm.list_models("vit_*")
-    if name.partition(".")[0] not in known:
-        raise FedbenchError(f"vit: timm has no vision transformer {name!r}; {nearest(name, known)}")
-    if "." in name and name not in timm.list_pretrained(f"{name.partition('.')[0]}.*"):
-        valid = timm.list_pretrained(f"{name.partition('.')[0]}.*")
-        raise FedbenchError(f"vit: timm has no weights {name!r}; {nearest(name, valid)}")
+    _check_name(name)
     size = {} if options.image_size is None else {"img_size": options.image_size}
     trunk = timm.create_model(name, num_classes=0, in_chans=in_channels, **size, **extra)
     if not isinstance(trunk, VisionTransformer):
         raise FedbenchError(
             f"vit: {name!r} is a {type(trunk).__name__}, not a plain vision transformer; choose another name"
         )
-    patch = trunk.patch_embed.patch_size
-    if any(side % step for side, step in zip(trunk.patch_embed.img_size, patch, strict=True)):
+    patch = trunk.patch_embed.patch_size[0]
+    if any(side % patch for side in trunk.patch_embed.img_size):
         raise FedbenchError(
-            f"vit: image_size {options.image_size} is not a multiple of {name!r}'s patch size {patch[0]}; change it"
+            f"vit: image_size {options.image_size} is not a multiple of {name!r}'s patch size {patch}; change it"
         )
     return trunk
