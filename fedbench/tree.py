@@ -14,7 +14,7 @@ from fedbench.lazy import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-    Tree = dict[str, Tensor]
+Tree = dict[str, "Tensor"]
 
 
 def select(tree: Tree, *prefixes: str) -> Tree:
@@ -65,7 +65,7 @@ def weighted_mean(stacked: Tree, weights: Tensor) -> Tree:
 
 def squared_norms(stacked: Tree) -> Tensor:
     """Squared Euclidean norm of each client's leaves together, [K]."""
-    return sum(leaf.flatten(1).square().sum(1) for leaf in stacked.values())
+    return sum(leaf.reshape(len(leaf), -1).square().sum(1) for leaf in stacked.values())
 
 
 def count(tree: Tree) -> int:

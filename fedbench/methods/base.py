@@ -91,6 +91,8 @@ class Method:
     """Train on the union of all clients' data, as one client."""
     communicates = True
     """False for methods whose rows in byte tables are zero by construction."""
+    additive = True
+    """Whether `aggregate` just adds the mean message, so that a client can do it itself from that mean."""
 
     def __init__(self, options: Any, classifier: Classifier, training: Training, seed: int):
         self.options = options

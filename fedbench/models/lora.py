@@ -23,11 +23,18 @@ if TYPE_CHECKING:
     from fedbench.tree import Tree
 
 
+IMAGES_ON_CPU, IMAGES_ON_GPU = 256, 4096
+
+
 class HeadTask(Task):
     """Only the head trains; the frozen trunk needs no gradient."""
 
     def init(self, rng: np.random.Generator) -> Tree:
         return self.head()
+
+    def chunk(self, batch_size: int, device) -> int:
+        # The trunk gains from larger flat batches up to this many images, the adapters from fewer, larger matmuls.
+        return max(1, (IMAGES_ON_CPU if device.type == "cpu" else IMAGES_ON_GPU) // batch_size)
 
     def features(self, stacked: Tree, images: Tensor) -> Tensor:
         """Pre-logits features [K, B, D]."""

@@ -63,6 +63,10 @@ class Task:
         """Logits [K, B, classes] of K clients' images [K, B, C, H, W]."""
         raise NotImplementedError
 
+    def chunk(self, batch_size: int, device) -> int:
+        """How many clients to train at once (a fixed rule: timing here would make results depend on the moment)."""
+        raise NotImplementedError
+
     def losses(self, stacked: Tree, batch: Batch) -> Tensor:
         """Each client's mean cross-entropy over its own samples, [K]."""
         logits = self.logits(stacked, batch.images)
@@ -86,6 +90,7 @@ class WeightTask(Task):
     # vmap turns convolutions with per-client weights into grouped ones, which win for small models
     # only; the threshold (parameters per client) is measured by benchmarks/engine.py.
     VMAP_LIMIT = 2_000_000
+    STACKED = 32
 
     def __init__(self, classifier: Classifier, names: list[str]):
         super().__init__(classifier)
@@ -95,6 +100,9 @@ class WeightTask(Task):
     def init(self, rng: np.random.Generator) -> Tree:
         parameters = dict(self.classifier.named_parameters())
         return {name: parameters[name].detach().clone() for name in self.names}
+
+    def chunk(self, batch_size: int, device) -> int:
+        return self.STACKED if self.vectorised else 1
 
     def weights(self, stacked: Tree) -> Tree:
         """The classifier's weights that the stacked leaves stand for, [K, ...] each."""

@@ -1,0 +1,153 @@
+"""Checkpoints: one file holds everything a run needs to continue bit for bit.
+
+The file's name carries its round and the SHA-256 of its contents, so a damaged file is noticed and the one
+before it is used instead. Format: safetensors with the non-tensor state as JSON in the metadata.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from fedbench.errors import FedbenchError
+from fedbench.io import write_bytes
+
+if TYPE_CHECKING:
+    from fedbench.tree import Tree
+
+NAME = re.compile(r"round(\d{6})-([0-9a-f]{64})\.safetensors")
+KEPT = 2  # the newest, and one to fall back to
+
+
+@dataclass
+class State:
+    """Everything that changes during a run.
+
+    Attributes
+    ----------
+    round_number : rounds completed
+    shared, server, channel : trees of the server
+    private, memory : trees of the clients that have taken part
+    seen : client -> the last round it took part in
+    participations : client -> number of rounds
+    update_bytes : what a client of the last cohort must be sent to be up to date again
+    rows : rows of rounds.csv so far
+    accuracies : named per-client vectors (base, last, best, global)
+    tail : per-client accuracies of the last evaluated rounds
+    totals : sums over rounds (bytes, seconds)
+    """
+
+    round_number: int
+    shared: Tree
+    server: Tree
+    channel: Tree
+    private: dict[int, Tree]
+    memory: dict[int, Tree]
+    update_bytes: int = 0
+    seen: dict[int, int] = field(default_factory=dict)
+    participations: dict[int, int] = field(default_factory=dict)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    accuracies: dict[str, list[float]] = field(default_factory=dict)
+    tail: list[list[float]] = field(default_factory=list)
+    totals: dict[str, float] = field(default_factory=dict)
+    diverged_round: int | None = None
+
+
+TREES = ("shared", "server", "channel")
+CLIENT_TREES = ("private", "memory")
+VALUES = ("round_number", "update_bytes", "rows", "accuracies", "tail", "totals", "diverged_round")
+CLIENT_VALUES = ("seen", "participations")
+
+
+def save(folder: Path, state: State, digest: str) -> Path:
+    """Write a checkpoint atomically and drop all but the newest two."""
+    from safetensors.torch import save as serialise
+
+    tensors = {f"{part}/{name}": leaf for part in TREES for name, leaf in getattr(state, part).items()}
+    for part in CLIENT_TREES:
+        for client, tree in getattr(state, part).items():
+            tensors.update({f"{part}/{client}/{name}": leaf for name, leaf in tree.items()})
+    values = {name: getattr(state, name) for name in VALUES + CLIENT_VALUES}
+    # clone: leaves may share memory (a method that does not train returns its input), which the format rejects
+    data = serialise(
+        {name: leaf.detach().cpu().clone().contiguous() for name, leaf in tensors.items()},
+        {"digest": digest, "values": json.dumps(values)},
+    )
+    path = folder / f"round{state.round_number:06d}-{hashlib.sha256(data).hexdigest()}.safetensors"
+    write_bytes(path, data)
+    for old in _files(folder)[KEPT:]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def _files(folder: Path) -> list[Path]:
+    """Checkpoints in the folder, newest first."""
+    if not folder.is_dir():
+        return []
+    return sorted((path for path in folder.iterdir() if NAME.fullmatch(path.name)), reverse=True)
+
+
+def load(folder: Path, digest: str, say) -> State | None:
+    """The newest undamaged checkpoint, or None if there is none.
+
+    Parameters
+    ----------
+    digest : identity of the run's spec
+    say : called with a line for each damaged file that is passed over
+
+    Raises
+    ------
+    FedbenchError
+        If the folder holds checkpoints of another spec, or only damaged ones.
+    """
+    from safetensors.torch import load as deserialise
+
+    files = _files(folder)
+    for path in files:
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != NAME.fullmatch(path.name)[2]:
+            say(f"checkpoint {path} is damaged (its checksum does not match); trying the one before it")
+            continue
+        metadata = _metadata(data)
+        if metadata["digest"] != digest:
+            raise FedbenchError(
+                f"{folder}: holds a checkpoint of another spec; give another --out, or --overwrite to discard it"
+            )
+        return _restore(deserialise(data), json.loads(metadata["values"]))
+    if files:
+        raise FedbenchError(f"{folder}: every checkpoint is damaged; give --overwrite to start again from round 0")
+    return None
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    length = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + length])["__metadata__"]
+
+
+def _restore(tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> State:
+    trees: dict[str, Any] = {part: {} for part in TREES + CLIENT_TREES}
+    for name, leaf in tensors.items():
+        part, rest = name.split("/", 1)
+        if part in CLIENT_TREES:
+            client, rest = rest.split("/", 1)
+            trees[part].setdefault(int(client), {})[rest] = leaf
+        else:
+            trees[part][rest] = leaf
+    for name in CLIENT_VALUES:
+        values[name] = {int(client): value for client, value in values[name].items()}
+    return State(**trees, **values)
+
+
+def remove(folder: Path) -> None:
+    """Delete a run's checkpoints."""
+    for path in _files(folder):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):  # other files lie there: not ours to delete
+        folder.rmdir()

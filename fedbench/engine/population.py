@@ -1,0 +1,56 @@
+"""The clients' data on the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from fedbench.models.images import ImageReader, crop_flip, normalise, padding
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fedbench.data.base import Store
+    from fedbench.models.classifier import Classifier
+    from fedbench.partition.base import Partition
+
+
+class Population:
+    """All clients' samples, and batches of them as normalised images.
+
+    Parameters
+    ----------
+    store, partition : the prepared data and who holds what
+    classifier : for the input statistics and size that its trunk wants
+    device : where batches are needed
+    pooled : one pseudo-client that trains on everyone's training samples
+    """
+
+    def __init__(
+        self, store: Store, partition: Partition, classifier: Classifier, device: torch.device, pooled: bool = False
+    ):
+        self.device = device
+        self.train, self.validation, self.test = partition.train, partition.validation, partition.test
+        self.trainers = [np.sort(np.concatenate(partition.train))] if pooled else partition.train
+        self.pad = padding(*store.shape[1:])
+        self._read = ImageReader(store.images, device)
+        self._labels = torch.from_numpy(np.asarray(store.labels)).to(device)
+        self._statistics = (classifier.mean, classifier.std, classifier.input_size)
+
+    @property
+    def clients(self) -> int:
+        return len(self.test)
+
+    def images(self, indices: np.ndarray, crops: tuple[np.ndarray, np.ndarray] | None = None) -> Tensor:
+        """Normalised images at `indices` (any shape), [*indices.shape, C, H, W]; augmented where crops are given."""
+        raw = self._read(indices.reshape(-1))
+        if crops is not None:
+            offsets, flips = (torch.from_numpy(draw) for draw in crops)
+            raw = crop_flip(raw, offsets, flips, self.pad)
+        images = normalise(raw, *self._statistics)
+        return images.view(*indices.shape, *images.shape[1:])
+
+    def labels(self, indices: np.ndarray) -> Tensor:
+        return self._labels[torch.from_numpy(indices).to(self.device)]

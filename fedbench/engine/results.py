@@ -1,0 +1,127 @@
+"""A run's folder: rounds.csv, clients.csv, gates.csv and summary.json (see docs/results.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedbench.io import write_csv, write_json
+
+if TYPE_CHECKING:
+    from fedbench.data.base import Store
+    from fedbench.engine.checkpoint import State
+    from fedbench.engine.evaluate import Evaluation
+    from fedbench.partition.base import Partition
+
+ROUND_COLUMNS = [
+    *("round", "cohort", "train_loss", "lr"),
+    *("uplink_bytes", "downlink_bytes", "uplink_bytes_per_client", "downlink_bytes_per_client", "cumulative_bytes"),
+    *("val_accuracy", "test_accuracy_mean", "test_accuracy_std", "test_accuracy_p10", "test_accuracy_p50"),
+    *("test_accuracy_p90", "test_accuracy_worst", "global_accuracy", "global_loss"),
+    *("gate_mean", "gate_attention_mean", "gate_ffn_mean", "update_norm", "identity_error"),
+    *("diverged", "seconds_train", "seconds_eval"),
+]
+CLIENT_COLUMNS = [
+    *("client", "domain", "n_train", "n_val", "n_test", "participations"),
+    *("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base"),
+]
+GATE_COLUMNS = ["client", "block", "site", "value"]
+TAIL = 10  # evaluated rounds in the "tail" selection
+
+
+def spread(accuracies: Sequence[float]) -> dict[str, float]:
+    """Mean, population std, 10th, 50th and 90th percentile and worst of the clients' accuracies."""
+    values = np.asarray(accuracies, np.float64)
+    p10, p50, p90 = np.percentile(values, [10, 50, 90])
+    numbers = {"mean": values.mean(), "std": values.std(), "p10": p10, "p50": p50, "p90": p90, "worst": values.min()}
+    return {name: float(value) for name, value in numbers.items()}
+
+
+def evaluation_columns(evaluation: Evaluation) -> dict[str, float | None]:
+    """The columns of rounds.csv that an evaluation fills."""
+    validation = evaluation.validation[~np.isnan(evaluation.validation)]
+    return {
+        "val_accuracy": float(validation.mean()) if len(validation) else None,
+        **{f"test_accuracy_{name}": value for name, value in spread(evaluation.personal).items()},
+        "global_accuracy": evaluation.global_accuracy,
+        "global_loss": evaluation.global_loss,
+    }
+
+
+def remember(state: State, evaluation: Evaluation, row: dict[str, Any]) -> None:
+    """Keep the per-client accuracies that the selections need; `row` is not yet among the state's rows.
+
+    Round 0 stands in for all selections until a trained round is evaluated.
+    """
+    kept = state.accuracies
+    personal = evaluation.personal.tolist()
+    if row["round"] == 0:
+        kept["base"] = evaluation.shared.tolist()
+    earlier = [old for old in _evaluated(state) if old["round"] > 0]
+    best = max((old["val_accuracy"] or 0.0 for old in earlier), default=-1.0)
+    if (row["val_accuracy"] or 0.0) > best:
+        kept["best"] = personal
+    kept["last"], kept["global"] = personal, evaluation.shared.tolist()
+    state.tail = [*(state.tail if earlier else []), personal][-TAIL:]
+
+
+def _evaluated(state: State) -> list[dict[str, Any]]:
+    return [row for row in state.rows if row.get("global_accuracy") is not None]
+
+
+def selections(state: State) -> dict[str, Any]:
+    """Last round, best round by validation accuracy, and mean of the last evaluated rounds."""
+    evaluated = _evaluated(state)
+    trained = [row for row in evaluated if row["round"] > 0] or evaluated
+    tail = trained[-TAIL:]
+    chosen = {"last": [trained[-1]], "tail": tail}
+    if all(row["val_accuracy"] is not None for row in trained):
+        chosen["best"] = [max(trained, key=lambda row: (row["val_accuracy"], -row["round"]))]
+    vectors = {"last": state.accuracies["last"], "best": state.accuracies["best"], "tail": np.mean(state.tail, axis=0)}
+    return {
+        name: {
+            "rounds": [row["round"] for row in rows],
+            "personal": spread(vectors[name]),
+            "global": float(np.mean([row["global_accuracy"] for row in rows])),
+            "val": None if rows[0]["val_accuracy"] is None else float(np.mean([row["val_accuracy"] for row in rows])),
+        }
+        for name, rows in chosen.items()
+    }
+
+
+def client_rows(state: State, store: Store, partition: Partition) -> list[dict[str, Any]]:
+    """One row per client."""
+    tail = np.mean(state.tail, axis=0)
+    kept = state.accuracies
+    return [
+        {
+            "client": client,
+            "domain": store.domain_names[partition.client_domains[client]],
+            "n_train": len(partition.train[client]),
+            "n_val": len(partition.validation[client]),
+            "n_test": len(partition.test[client]),
+            "participations": state.participations.get(client, 0),
+            "accuracy_personal": kept["last"][client],
+            "accuracy_personal_best": kept["best"][client],
+            "accuracy_personal_tail": float(tail[client]),
+            "accuracy_global": kept["global"][client],
+            "accuracy_base": kept["base"][client],
+        }
+        for client in range(partition.clients)
+    ]
+
+
+def write_results(
+    out: Path, state: State, store: Store, partition: Partition, gates: list[dict[str, Any]], summary: dict[str, Any]
+) -> None:
+    """Write the folder; summary.json comes last, so that its presence means the run is complete."""
+    write_csv(out / "rounds.csv", ROUND_COLUMNS, state.rows)
+    write_csv(out / "clients.csv", CLIENT_COLUMNS, client_rows(state, store, partition))
+    if gates:
+        write_csv(out / "gates.csv", GATE_COLUMNS, gates)
+    else:
+        (out / "gates.csv").unlink(missing_ok=True)
+    write_json(out / "summary.json", summary)

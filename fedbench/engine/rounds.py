@@ -1,0 +1,260 @@
+"""A run from its spec to its folder: rounds, evaluations, checkpoints, results."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from filelock import FileLock, Timeout
+
+from fedbench.channels.base import dense_bytes
+from fedbench.channels.build import build_channel
+from fedbench.engine import checkpoint as checkpoints
+from fedbench.engine import environment, gates, results
+from fedbench.engine.clients import ClientTrainer
+from fedbench.engine.evaluate import Evaluator
+from fedbench.engine.interrupt import Interrupted, StopNow, StopRequest
+from fedbench.engine.population import Population
+from fedbench.engine.server import Server
+from fedbench.engine.store import ClientStore
+from fedbench.engine.summary import summarise
+from fedbench.errors import FedbenchError
+from fedbench.io import read_json, writing_errors
+from fedbench.models.build import build_model
+from fedbench.randomness import stream
+from fedbench.registry import METHODS
+from fedbench.tree import Tree, count, to_device
+
+if TYPE_CHECKING:
+    from fedbench.data.base import Store
+    from fedbench.partition.base import Partition
+    from fedbench.progress import Progress
+    from fedbench.spec import RunSpec
+
+CHECKPOINT_SECONDS = 60.0
+
+
+def run(
+    spec: RunSpec,
+    store: Store,
+    partition: Partition,
+    base: Tree,
+    out: Path,
+    checkpoint: Path,
+    device: torch.device,
+    threads: int,
+    chunk: int | None = None,
+    progress: Progress | None = None,
+    overwrite: bool = False,
+    time_limit: float | None = None,
+) -> None:
+    """Train a run, or continue it from its checkpoint, and write its folder.
+
+    Parameters
+    ----------
+    base : weights that the federation starts from
+    out : the run's folder
+    checkpoint : folder for checkpoints; emptied when the run is complete
+    chunk : clients trained at once; None takes the task's rule
+    overwrite : replace results or a checkpoint of another spec instead of refusing
+    time_limit : seconds after which to stop at the last finished round
+
+    Raises
+    ------
+    Interrupted
+        After SIGTERM, SIGUSR1 or the time limit; the checkpoint holds all finished rounds.
+    FedbenchError
+        If the folder belongs to another spec, cannot be written, or another process is at work on it.
+    """
+    with writing_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    lock_file = checkpoint.with_name(checkpoint.name + ".lock")
+    lock = FileLock(lock_file)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise FedbenchError(f"{out}: another process is training this run; wait for it or stop it") from None
+    try:
+        if _is_complete(out, spec.digest, overwrite):
+            return
+        log = Log(out / "log.txt")
+        with StopRequest(time_limit) as stop:
+            Run(
+                spec, store, partition, base, out, checkpoint, device, threads, chunk, progress, overwrite, stop, log
+            ).go()
+    finally:
+        lock.release()
+        with suppress(OSError):
+            lock_file.unlink()
+
+
+def _is_complete(out: Path, digest: str, overwrite: bool) -> bool:
+    """Whether the folder already holds this run; another run's results are an error unless overwritten."""
+    if not (out / "summary.json").exists():
+        return False
+    if read_json(out / "summary.json").get("digest") == digest:
+        return True
+    if overwrite:
+        return False
+    raise FedbenchError(f"{out}: holds results of another spec; give another --out, or --overwrite to replace them")
+
+
+class Log:
+    """The run's own lasting log; no rule declares it, so nothing deletes it before a retry."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __call__(self, line: str) -> None:
+        with writing_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+
+
+class Run:
+    """One run in progress."""
+
+    def __init__(
+        self, spec, store, partition, base, out, checkpoint, device, threads, chunk, progress, overwrite, stop, log
+    ):
+        self.spec, self.store, self.partition = spec, store, partition
+        self.out, self.checkpoint, self.device, self.threads = out, checkpoint, device, threads
+        self.progress, self.stop, self.log = progress, stop, log
+        self.training, self.seed = spec.training, spec.seed
+        self.started, self.cpu_started = time.perf_counter(), time.process_time()
+        # exact and repeatable arithmetic: TF32 and autotuned kernels would make runs differ
+        torch.backends.cudnn.benchmark = False
+        self.one_time_bytes = dense_bytes(base)
+
+        classifier = build_model(spec.model, store.shape, store.classes)
+        classifier.load_state_dict(base)
+        classifier.to(device).eval()
+        self.total_parameters = sum(parameter.numel() for parameter in classifier.parameters())
+        method_class = METHODS[spec.method.entry.method].target
+        self.method = method_class(spec.method.options, classifier, self.training, self.seed)
+        population = Population(store, partition, classifier, device, self.method.pooled)
+        self.trainer = ClientTrainer(self.method, self.training, population, self.seed, stop.reason)
+        self.chunk = chunk or self.method.task.chunk(self.training.batch_size, device)
+        self.evaluator = Evaluator(self.trainer, self.chunk)
+
+        shared = to_device(self.method.init_shared(stream(self.seed, "shared")), device)
+        self.channel = build_channel(spec.channel, shared)
+        self.state = self._restore(overwrite) or checkpoints.State(
+            round_number=-1,
+            shared=shared,
+            server=to_device(self.method.init_server(shared), device),
+            channel=to_device(self.channel.init_server(), device),
+            private={},
+            memory={},
+        )
+        self.private = ClientStore(lambda client: self.method.init_private(stream(self.seed, "private", client)))
+        self.private.trees = self.state.private
+        self.memory = ClientStore(lambda client: self.channel.init_memory())
+        self.memory.trees = self.state.memory
+        self.private_parameters = count(self.method.init_private(stream(self.seed, "private", 0)))
+
+    def _restore(self, overwrite: bool) -> checkpoints.State | None:
+        try:
+            state = checkpoints.load(self.checkpoint, self.spec.digest, self.log)
+        except FedbenchError:
+            if not overwrite:
+                raise
+            checkpoints.remove(self.checkpoint)
+            return None
+        if state is not None:
+            for part in checkpoints.TREES:
+                setattr(state, part, to_device(getattr(state, part), self.device))
+            self.log(f"continuing after round {state.round_number}")
+        return state
+
+    @property
+    def rounds(self) -> int:
+        return self.training.rounds if self.method.phases() else 0
+
+    def go(self) -> None:
+        """All remaining rounds, then the results."""
+        self.log(f"run {self.spec.digest} ({self.spec.cell.path}) on {environment.device_name(self.device)}")
+        server = Server(self.trainer, self.channel, self.state, self.private, self.memory, self.chunk, self.log)
+        with self._progress():
+            saved = time.monotonic()
+            for number in range(self.state.round_number + 1, self.rounds + 1):
+                if self.state.diverged_round is not None:
+                    break
+                try:
+                    self._round(server, number)
+                except StopNow:
+                    self._stop()
+                if self.stop.reason():
+                    self._stop()
+                if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    self._save()
+                    saved = time.monotonic()
+        self._clock()
+        rows = gates.rows(self._personalised(), self._gates())
+        results.write_results(self.out, self.state, self.store, self.partition, rows, summarise(self))
+        checkpoints.remove(self.checkpoint)
+        self.log("complete")
+
+    def _round(self, server: Server, number: int) -> None:
+        began = time.perf_counter()
+        row = {"round": 0, "cumulative_bytes": 0, "diverged": 0} if number == 0 else server.round(number)
+        row["seconds_train"] = time.perf_counter() - began if number else None
+        last = number == self.rounds
+        if not row["diverged"] and (number % self.training.evaluate_every == 0 or last):
+            began = time.perf_counter()
+            row |= self._evaluate(row)
+            row["seconds_eval"] = time.perf_counter() - began
+        self.state.round_number = number
+        self.state.rows.append(row)
+        for kind in ("train", "eval"):
+            seconds = row.get(f"seconds_{kind}") or 0.0
+            self.state.totals[kind] = self.state.totals.get(kind, 0.0) + seconds
+        if self.progress is not None:
+            self.progress.round(row)
+        if row["diverged"]:
+            self.log(f"diverged in round {number}")
+
+    def _evaluate(self, row: dict[str, Any]) -> dict[str, Any]:
+        evaluation = self.evaluator.evaluate(self.state.shared, self.private, self._personalised())
+        columns = results.evaluation_columns(evaluation)
+        results.remember(self.state, evaluation, {**row, **columns})
+        return columns | gates.columns(self._gates())
+
+    def _personalised(self) -> list[int]:
+        """Clients that hold something of their own."""
+        return sorted(self.state.seen) if self.private_parameters else []
+
+    def _gates(self) -> dict[tuple[int, str], torch.Tensor]:
+        clients = self._personalised()
+        return self.method.gates(self.private.gather(clients, self.device)) if clients else {}
+
+    @contextmanager
+    def _progress(self):
+        if self.progress is None:
+            yield
+            return
+        self.progress.start(self.rounds, self.spec.cell.path)
+        try:
+            yield
+        finally:
+            self.progress.finish()
+
+    def _clock(self) -> None:
+        """Move the time since the last call into the state's totals."""
+        now, cpu = time.perf_counter(), time.process_time()
+        totals = self.state.totals
+        totals["wall"] = totals.get("wall", 0.0) + now - self.started
+        totals["cpu"] = totals.get("cpu", 0.0) + cpu - self.cpu_started
+        self.started, self.cpu_started = now, cpu
+
+    def _save(self) -> None:
+        self._clock()
+        checkpoints.save(self.checkpoint, self.state, self.spec.digest)
+
+    def _stop(self) -> None:
+        self._save()
+        self.log(f"stopped after round {self.state.round_number} ({self.stop.reason()})")
+        raise Interrupted(self.state.round_number, self.stop.reason())

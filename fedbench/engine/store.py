@@ -1,0 +1,39 @@
+"""What each client keeps between participations: private leaves and channel memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from fedbench.tree import rows, stack, to_device
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedbench.tree import Tree
+
+
+class ClientStore:
+    """Per-client trees, created at first use and kept on the CPU.
+
+    Parameters
+    ----------
+    create : client number -> that client's initial tree
+    """
+
+    def __init__(self, create: Callable[[int], Tree]):
+        self._create = create
+        self.trees: dict[int, Tree] = {}
+
+    def __contains__(self, client: int) -> bool:
+        return client in self.trees
+
+    def gather(self, clients: Iterable[int], device: torch.device) -> Tree:
+        """The clients' trees stacked in the given order; reading does not store anything."""
+        return to_device(stack(self.trees[c] if c in self.trees else self._create(c) for c in clients), device)
+
+    def scatter(self, clients: Iterable[int], stacked: Tree) -> None:
+        """Store row k of `stacked` as client k's tree."""
+        stacked = to_device(stacked, "cpu")
+        for position, client in enumerate(clients):
+            self.trees[client] = {name: leaf.clone() for name, leaf in rows(stacked, position).items()}
