@@ -22,4 +22,11 @@ include: "workflow/rules/analysis.smk"
 include: "workflow/rules/report.smk"
 
 
-told(plan.check_targets, workflow.dag_settings.targets, [rule.name for rule in rules], SINGLE_FILES)
+# Linting plans nothing and has no targets.
+if workflow.dag_settings is not None:
+    told(
+        plan.check_targets,
+        workflow.dag_settings.targets,
+        [rule.name for rule in rules],
+        SINGLE_FILES,
+    )

@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from fedbench.errors import FedbenchError
 
@@ -188,10 +188,12 @@ def open_tree(path: Path) -> Tree:
 def _safe(path: Path, name: str) -> str:
     """Normalise a member's name, or refuse one that points outside of the archive."""
     posix = name.replace("\\", "/")
-    parts = PurePosixPath(posix).parts
+    parts = posix.split("/")  # not pathlib, which takes seconds over tens of thousands of names
     if posix.startswith("/") or ".." in parts or re.match(r"[A-Za-z]:", posix):
-        raise FedbenchError(f"{path}: member {name!r} points outside of the archive; do not use this file, pack it again")
-    return PurePosixPath(*parts).as_posix()
+        raise FedbenchError(
+            f"{path}: member {name!r} points outside of the archive; do not use this file, pack it again"
+        )
+    return "/".join(part for part in parts if part not in ("", "."))
 
 
 def _link(path: Path, name: str) -> FedbenchError:
@@ -205,9 +207,8 @@ def _add(members: dict, path: Path, name: str, info) -> None:
 
 
 def _finish(tree: Tree, members: dict) -> None:
-    hidden = lambda name: any(_hidden(part) for part in name.split("/"))  # noqa: E731
-    tree.files = sorted(name for name in members if not hidden(name))
-    tree.folders = {name for name in tree.folders if name != "." and not hidden(name)}
+    tree.files = sorted(name for name in members if not any(map(_hidden, name.split("/"))))
+    tree.folders = {name for name in tree.folders if name and not any(map(_hidden, name.split("/")))}
 
 
 def _hidden(part: str) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 
 from fedbench.data._archive import Tree, twice
 from fedbench.data._decode import formats
@@ -60,7 +59,7 @@ def _common_root(images: list[str], depth: int | None) -> str:
     Down to `depth` levels above the images where the layout is given; otherwise to one level, or to a split's name.
     """
     root: list[str] = []
-    folders = [PurePosixPath(name).parts[:-1] for name in images]
+    folders = [name.split("/")[:-1] for name in images]
     while True:
         tops = {parts[len(root)] if len(parts) > len(root) else None for parts in folders}
         shallowest = min(len(parts) for parts in folders) - len(root)
@@ -72,7 +71,7 @@ def _common_root(images: list[str], depth: int | None) -> str:
 
 def _detect(tree: Tree, images: list[str], root: str) -> str:
     """Guess the pattern from depth and folder names."""
-    folders = [PurePosixPath(name.removeprefix(root)).parts[:-1] for name in images]
+    folders = [name.removeprefix(root).split("/")[:-1] for name in images]
     hint = f"set 'layout' to one of {', '.join(PATTERNS)}, lists, tiny-imagenet"
     depths = {len(parts) for parts in folders}
     if len(depths) > 1:
@@ -86,7 +85,9 @@ def _detect(tree: Tree, images: list[str], root: str) -> str:
         if depth in pattern and levels[level] & set(TRAIN_FOLDERS):
             others = sorted(levels[level] - set(SPLIT_FOLDERS))
             if others:
-                raise FedbenchError(f"{tree.path}: folder {others[0]!r} beside the training folder; remove it, or {hint}")
+                raise FedbenchError(
+                    f"{tree.path}: folder {others[0]!r} beside the training folder; remove it, or {hint}"
+                )
             found = pattern[depth]
     if found is None:
         raise FedbenchError(f"{tree.path}: cannot tell what the {depth} folders above {images[0]} mean; {hint}")
@@ -94,7 +95,7 @@ def _detect(tree: Tree, images: list[str], root: str) -> str:
 
 
 def _item(tree: Tree, name: str, root: str, pattern: str) -> Item:
-    levels, folders = pattern.split("/"), PurePosixPath(name.removeprefix(root)).parts[:-1]
+    levels, folders = pattern.split("/"), name.removeprefix(root).split("/")[:-1]
     if len(levels) != len(folders):
         raise FedbenchError(
             f"{tree.path}: {name} lies {len(folders)} folders deep, but the layout {pattern!r} has {len(levels)}; "
@@ -117,7 +118,7 @@ def _resolve_validation(items: list[Item]) -> list[Item]:
     """
 
     def folder(item: Item, names: tuple[str, ...]) -> bool:
-        return any(part.lower() in names for part in PurePosixPath(item.path).parts[:-2])
+        return any(part.lower() in names for part in item.path.split("/")[:-2])
 
     tests = [item for item in items if item.split == TEST]
     validation = {item.path for item in tests if folder(item, VALIDATION_FOLDERS) and not folder(item, TEST_FOLDERS)}
@@ -129,7 +130,7 @@ def _resolve_validation(items: list[Item]) -> list[Item]:
 
 def _check_empty(tree: Tree, items: list[Item], root: str, pattern: str) -> None:
     """A class folder without images is an interrupted copy or a typing error, not a class less."""
-    filled = {str(PurePosixPath(item.path).parent) for item in items}
+    filled = {item.path.rpartition("/")[0] for item in items}
     depth = root.count("/") + len(pattern.split("/"))
     for folder in sorted(tree.folders):
         if folder.startswith(root) and folder.count("/") + 1 == depth and folder not in filled:
@@ -145,4 +146,4 @@ def check_twice(tree: Tree, paths: list[str]) -> None:
 
 def match_list(name: str) -> re.Match | None:
     """Recognise ``{domain}_{train,test}.txt``, with or without ``_mini``."""
-    return re.fullmatch(r"(?P<domain>.+)_(?P<split>train|test)(_mini)?\.txt", PurePosixPath(name).name)
+    return re.fullmatch(r"(?P<domain>.+)_(?P<split>train|test)(_mini)?\.txt", name.rpartition("/")[2])

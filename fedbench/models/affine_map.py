@@ -120,6 +120,7 @@ class AffineMapTask(WeightTask):
         latents : Tensor [K, layers, d]
         weights : Tensor [K], summing to one
         """
+        weights = weights.to(latents)
         mean = torch.tensordot(weights, latents, dims=1)
         low_rank = torch.einsum("kld,ldr->lkr", torch.cat([latents, mean.unsqueeze(0)]), self.right)
         worst = 0.0

@@ -4,8 +4,6 @@ rule base:
     output:
         weights=f"{RESULTS}/bases/{{dataset}}/{{model}}/base.safetensors",
         facts=f"{RESULTS}/bases/{{dataset}}/{{model}}/base.json",
-    params:
-        spec=base_spec,
     log:
         f"{RESULTS}/logs/base/{{dataset}}/{{model}}.log",
     benchmark:
@@ -16,6 +14,8 @@ rule base:
     resources:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=lambda wildcards, attempt: 240 * attempt,
+    params:
+        spec=base_spec,
     shell:
         "{FEDBENCH} pretrain {CONFIG} --dataset {wildcards.dataset} --model {wildcards.model}"
         " --threads {threads} {LOGGED} {log}"

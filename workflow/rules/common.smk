@@ -19,8 +19,12 @@ def told(function, *arguments):
 
 
 # A `configfile:` statement would be merged under --configfile, so the default is read only when none was given.
-config_files = workflow.config_settings.configfiles or [Path(workflow.basedir) / "config.yaml"]
-settings, assignments = told(from_workflow, config_files, workflow.config_settings.config)
+config_files = workflow.config_settings.configfiles or [
+    Path(workflow.basedir) / "config.yaml"
+]
+settings, assignments = told(
+    from_workflow, config_files, workflow.config_settings.config
+)
 plan = Plan(settings)
 RESULTS = str(plan.paths.root)
 
@@ -55,7 +59,13 @@ wildcard_constraints:
 
 def cell_of(wildcards):
     """The run that a target's name stands for."""
-    return Cell(wildcards.dataset, wildcards.partition, wildcards.model, wildcards.method, int(wildcards.seed))
+    return Cell(
+        wildcards.dataset,
+        wildcards.partition,
+        wildcards.model,
+        wildcards.method,
+        int(wildcards.seed),
+    )
 
 
 def data_spec(wildcards):
@@ -65,7 +75,12 @@ def data_spec(wildcards):
 
 def partition_spec(wildcards):
     """What a partition depends on."""
-    return told(plan.partition_digest, wildcards.dataset, wildcards.partition, int(wildcards.seed))
+    return told(
+        plan.partition_digest,
+        wildcards.dataset,
+        wildcards.partition,
+        int(wildcards.seed),
+    )
 
 
 def base_spec(wildcards):

@@ -3,8 +3,6 @@ rule prepare:
         manifest=f"{RESULTS}/data/{{dataset}}/dataset.json",
         images=f"{RESULTS}/data/{{dataset}}/images.npy",
         arrays=f"{RESULTS}/data/{{dataset}}/arrays.npz",
-    params:
-        spec=data_spec,
     log:
         f"{RESULTS}/logs/prepare/{{dataset}}.log",
     benchmark:
@@ -15,5 +13,7 @@ rule prepare:
     resources:
         mem_mb=lambda wildcards, attempt: 4000 * attempt,
         runtime=lambda wildcards, attempt: 60 * attempt,
+    params:
+        spec=data_spec,
     shell:
         "{FEDBENCH} prepare {CONFIG} --dataset {wildcards.dataset} --threads {threads} {LOGGED} {log}"

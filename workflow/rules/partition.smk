@@ -11,8 +11,6 @@ rule partition:
             subcategory="{dataset}",
             labels={"partition": "{partition}", "seed": "{seed}"},
         ),
-    params:
-        spec=partition_spec,
     log:
         f"{RESULTS}/logs/partition/{{dataset}}/{{partition}}/seed{{seed}}.log",
     benchmark:
@@ -23,6 +21,8 @@ rule partition:
     resources:
         mem_mb=lambda wildcards, attempt: 2000 * attempt,
         runtime=lambda wildcards, attempt: 15 * attempt,
+    params:
+        spec=partition_spec,
     shell:
         "{FEDBENCH} partition {CONFIG} --dataset {wildcards.dataset} --partition {wildcards.partition}"
         " --seed {wildcards.seed} --threads {threads} {LOGGED} {log}"

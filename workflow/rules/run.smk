@@ -9,8 +9,6 @@ rule run:
         rounds=f"{RESULTS}/runs/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}/rounds.csv",
         clients=f"{RESULTS}/runs/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}/clients.csv",
         summary=f"{RESULTS}/runs/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}/summary.json",
-    params:
-        spec=run_spec,
     log:
         f"{RESULTS}/logs/run/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}.log",
     benchmark:
@@ -21,6 +19,8 @@ rule run:
     resources:
         mem_mb=lambda wildcards, attempt: 8000 * attempt,
         runtime=lambda wildcards, attempt: 240 * attempt,
+    params:
+        spec=run_spec,
     shell:
         "{FEDBENCH} train {CONFIG} --dataset {wildcards.dataset} --partition {wildcards.partition}"
         " --model {wildcards.model} --method {wildcards.method} --seed {wildcards.seed}"

@@ -1,0 +1,1 @@
+"""One file per figure; each registers a ``draw(data, options) -> Figure`` in ``FIGURES``."""
