@@ -20,10 +20,10 @@ TRAIN, TEST, PUBLIC, PUBLIC_TEST = range(4)
 SPLIT_SEED = 0
 
 
-def strata(labels: np.ndarray, domains: np.ndarray) -> tuple[np.ndarray, int]:
-    """Number the (domain, class) pairs that occur; returns the number of each sample [N] and how many there are."""
-    pairs, numbers = np.unique(np.stack([domains, labels]), axis=1, return_inverse=True)
-    return numbers.reshape(-1), pairs.shape[1]
+def strata(labels: np.ndarray, domains: np.ndarray) -> np.ndarray:
+    """Number the (domain, class) pairs that occur; returns the number of each sample, int64 [N]."""
+    pairs = domains.astype(np.int64) * (int(labels.max()) + 1) + labels
+    return np.unique(pairs, return_inverse=True)[1]
 
 
 def stratified(numbers: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -48,14 +48,20 @@ def stratified(numbers: np.ndarray, share: float, rng: np.random.Generator) -> n
     return np.sort(np.concatenate(picks)).astype(np.int64) if picks else np.zeros(0, dtype=np.int64)
 
 
-def test_split(labels: np.ndarray, domains: np.ndarray, share: float, where: str) -> np.ndarray:
-    """Set a share of every (domain, class) aside for testing; returns splits, uint8 [N]."""
+def test_split(
+    labels: np.ndarray, domains: np.ndarray, groups: np.ndarray | None, share: float, where: str
+) -> np.ndarray:
+    """Set a share of every (domain, class) aside for testing; returns splits, uint8 [N].
+
+    Where samples have natural clients, it is a share of every client instead, so that each can be evaluated.
+    """
     splits = np.full(len(labels), TRAIN, dtype=np.uint8)
-    picks = stratified(strata(labels, domains)[0], share, stream(SPLIT_SEED, "test-split"))
+    numbers = strata(labels, domains) if groups is None else np.unique(groups, return_inverse=True)[1]
+    picks = stratified(numbers, share, stream(SPLIT_SEED, "test-split"))
     if not len(picks):
         raise FedbenchError(
             f"{where}.test_fraction: {share} of {len(labels)} samples leaves no test sample; "
-            "every (domain, class) keeps at least one for training; raise it or add images"
+            "every (domain, class) or client keeps at least one for training; raise it or add images"
         )
     splits[picks] = TEST
     return splits
@@ -95,7 +101,7 @@ def public_share(
     splits = splits.copy()
     if share.fraction is not None:
         train = np.flatnonzero(splits == TRAIN)
-        numbers = strata(labels[train], domains[train])[0]
+        numbers = strata(labels[train], domains[train])
         picks = train[stratified(numbers, share.fraction, stream(SPLIT_SEED, "public-share"))]
         splits[picks] = PUBLIC
     else:

@@ -7,8 +7,6 @@ than memory works, and several runs on one machine share its pages.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedbench import io
-from fedbench.data._splits import check_labels, duplicates, public_share, test_split
 from fedbench.data._splits import PUBLIC as PUBLIC
 from fedbench.data._splits import PUBLIC_TEST as PUBLIC_TEST
 from fedbench.data._splits import TEST as TEST
 from fedbench.data._splits import TRAIN as TRAIN
+from fedbench.data._splits import check_labels, duplicates, public_share, test_split
+from fedbench.data.artifact import check_spec, hashes
 from fedbench.errors import FedbenchError
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def prepare(dataset: Plugin, out: Path, data_root: Path) -> Store:
             "counts": _counts(arrays, raw),
             "test_split": "stratified" if raw.splits is None else "official",
             "duplicates": duplicates(raw.images, arrays["splits"]),
-            "sha256": _hashes(raw.images, arrays),
+            "sha256": hashes({"images": raw.images, **arrays}),
             "class_names": list(raw.class_names),
             "domain_names": list(raw.domain_names),
             "source": raw.meta,
@@ -180,27 +179,6 @@ def load_store(path: Path, spec: dict[str, Any] | None = None) -> Store:
     )
 
 
-def check_spec(path: Path, stored: Any, wanted: dict[str, Any] | None, command: str) -> None:
-    """Refuse an artifact that was made from another spec, naming the first key that differs."""
-    if wanted is None:
-        return
-    wanted = json.loads(json.dumps(wanted))  # tuples become lists, as they did on the way to disk
-    if stored == wanted:
-        return
-    key, old, new = _difference(stored, wanted)
-    raise FedbenchError(
-        f"{path}: made with {key}={old!r}, but the config says {new!r}; delete this folder and run `{command}` again"
-    )
-
-
-def _difference(old: Any, new: Any, key: str = "spec") -> tuple[str, Any, Any]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        for name in sorted(old.keys() | new.keys()):
-            if name not in old or name not in new or old[name] != new[name]:
-                return _difference(old.get(name), new.get(name), f"{key}.{name}".removeprefix("spec."))
-    return key, old, new
-
-
 def _make_room(path: Path, shape: tuple[int, int, int, int]) -> np.ndarray:
     """Create images.npy on disk and map it for writing."""
     images = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
@@ -216,7 +194,7 @@ def _finish(raw: RawData, entry: Any, where: str) -> dict[str, np.ndarray]:
     labels = np.asarray(raw.labels, dtype=np.int64)
     domains = np.zeros_like(labels) if raw.domains is None else np.asarray(raw.domains, dtype=np.int64)
     if raw.splits is None:
-        splits = test_split(labels, domains, entry.test_fraction, where)
+        splits = test_split(labels, domains, raw.groups, entry.test_fraction, where)
     else:
         splits = np.asarray(raw.splits, dtype=np.uint8)
     check_labels(labels, splits, raw.class_names, where)
@@ -235,11 +213,3 @@ def _counts(arrays: dict[str, np.ndarray], raw: RawData) -> dict[str, Any]:
         "classes": np.bincount(arrays["labels"], minlength=len(raw.class_names)),
         "domains": np.bincount(arrays["domains"], minlength=len(raw.domain_names)),
     }
-
-
-def _hashes(images: np.ndarray, arrays: dict[str, np.ndarray]) -> dict[str, str]:
-    """SHA-256 of each array's bytes, and one over all of them."""
-    result = {"images": hashlib.sha256(memoryview(np.ascontiguousarray(images))).hexdigest()}
-    result |= {name: hashlib.sha256(np.ascontiguousarray(array)).hexdigest() for name, array in arrays.items()}
-    result["all"] = hashlib.sha256("".join(f"{name}:{value}\n" for name, value in result.items()).encode()).hexdigest()
-    return result

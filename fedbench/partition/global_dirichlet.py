@@ -1,0 +1,25 @@
+"""Label skew over all domains at once: the "global-0.1" setting of the FedSDG paper."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedbench.options import PositiveFloat, options
+from fedbench.partition._dealing import deal_dirichlet
+from fedbench.partition.base import Draw, Pool
+from fedbench.registry import PARTITION_SCHEMES
+
+
+@options
+class GlobalDirichletOptions:
+    """Options of `global-dirichlet`."""
+
+    alpha: PositiveFloat
+    """Concentration of the label skew."""
+
+
+@PARTITION_SCHEMES.register("global-dirichlet", GlobalDirichletOptions)
+def global_dirichlet(options: GlobalDirichletOptions, pool: Pool, clients: int, rng: np.random.Generator) -> Draw:
+    """Domains are pooled, then each class is divided by Dir(alpha), so that clients mix domains."""
+    pool.require_domains()
+    return Draw(deal_dirichlet(pool.labels, np.arange(len(pool)), range(clients), options.alpha, rng))
