@@ -127,11 +127,10 @@ class DualLoraTask(LoraTask):
         if self.alignment != "none":
             # under autocast the Gram matrices would lose the digits that the ratio is about
             with torch.no_grad(), torch.autocast(base.device.type, enabled=False):
-                rms_private = self.private_scale * _root_mean_square(private, private_up, tokens)
-                rms_private = (rms_private.square() + EPSILON).sqrt()
-                rms_shared = (self.scale * _root_mean_square(shared, up, tokens)).square().add(EPSILON).sqrt()
+                rms_private = _branch_rms(private, private_up, self.private_scale, tokens)
+                rms_shared = _branch_rms(shared, up, self.scale, tokens)
                 size = tokens * base.shape[2]
-                energy = torch.linalg.vector_norm(base, dim=(1, 2), dtype=torch.float32).square() / size
+                energy = torch.linalg.vector_norm(_precise(base), dim=(1, 2)).square() / size
                 rms_base = (energy + EPSILON).sqrt().view(clients, -1)
                 ratio = anchor(self.alignment, rms_base, rms_shared) / rms_private  # [K, B]
             coefficient = coefficient * ratio
@@ -143,8 +142,8 @@ class DualLoraTask(LoraTask):
         return base + residual.view_as(base)
 
 
-def _root_mean_square(hidden: Tensor, up: Tensor, tokens: int) -> Tensor:
-    """Root mean square of ``hidden @ up`` per sample, [K, B], through Gram matrices.
+def _branch_rms(hidden: Tensor, up: Tensor, scale: float, tokens: int) -> Tensor:
+    """RMS of ``scale * hidden @ up`` per sample, [K, B], through Gram matrices.
 
     Parameters
     ----------
@@ -152,8 +151,13 @@ def _root_mean_square(hidden: Tensor, up: Tensor, tokens: int) -> Tensor:
     up : Tensor [K, r, d_out]
     """
     clients, rank, width = up.shape
-    samples = hidden.float().reshape(clients, -1, tokens, rank)
+    samples = _precise(hidden).reshape(clients, -1, tokens, rank)
     grams = samples.transpose(2, 3) @ samples  # [K, B, r, r]
-    weights = up.float() @ up.float().transpose(1, 2)  # [K, r, r]
-    energy = (grams * weights.unsqueeze(1)).sum((2, 3)) / (tokens * width)
-    return energy.clamp_min(0).sqrt()
+    weights = up @ up.transpose(1, 2)  # [K, r, r]
+    energy = (grams * weights.unsqueeze(1)).sum((2, 3)).clamp_min(0) / (tokens * width)
+    return (scale**2 * energy + EPSILON).sqrt()
+
+
+def _precise(values: Tensor) -> Tensor:
+    """At least fp32: sums of squares of half-precision values would lose their digits."""
+    return values.float() if values.dtype.itemsize < 4 else values
