@@ -1,0 +1,287 @@
+"""Run folders into tidy frames: one row per run, per round, per client, per gate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedbench.analysis.summary import COLUMNS, add_gain_over_local, flatten
+from fedbench.config import Config, Experiment
+from fedbench.errors import FedbenchError
+from fedbench.io import read_json
+from fedbench.spec import Cell, Paths, cells, resolve
+
+CELL = ("dataset", "partition", "model", "method", "seed")
+TASK = ("dataset", "partition", "model")
+SECTIONS = {"dataset": "datasets", "partition": "partitions", "model": "models", "method": "methods"}
+
+# What must be in a file for the analysis to mean anything; further columns are kept as they are.
+REQUIRED = {
+    "rounds": ("round", "cumulative_bytes", "val_accuracy", "test_accuracy_mean", "global_accuracy"),
+    "clients": ("client", "accuracy_personal", "accuracy_global"),
+    "gates": ("client", "block", "site", "value"),
+}
+OPTIONAL = ("gates",)  # only methods with gates write it
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A run that the config asks for and that cannot be used, and why."""
+
+    cell: Cell
+    reason: str
+
+
+@dataclass(frozen=True)
+class Task:
+    """What methods are compared on: one data set, one partition, one model."""
+
+    dataset: str
+    partition: str
+    model: str
+
+    def of(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The rows of this task."""
+        keep = (frame.dataset == self.dataset) & (frame.partition == self.partition) & (frame.model == self.model)
+        return frame[keep]
+
+
+@dataclass(frozen=True)
+class ExperimentData:
+    """One experiment's runs, with the names under which they are shown.
+
+    Attributes
+    ----------
+    runs : one row per run, columns of ``summary.COLUMNS``
+    rounds, clients, gates : the runs' CSV files under each other, led by the columns of the cell;
+        `gates` is empty if no method of the experiment has gates
+    missing : cells of the experiment that are not in the frames
+    """
+
+    name: str
+    config: Config
+    paths: Paths
+    runs: pd.DataFrame
+    rounds: pd.DataFrame
+    clients: pd.DataFrame
+    gates: pd.DataFrame
+    missing: tuple[Missing, ...]
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.config.experiments[self.name]
+
+    @property
+    def headline(self) -> str:
+        """Column of `runs` with the experiment's headline accuracy."""
+        return f"{self.experiment.selection}_{'personal_mean' if self.experiment.metric == 'personal' else 'global'}"
+
+    @property
+    def accuracy_by_round(self) -> str:
+        """Column of `rounds` that belongs to the headline."""
+        return "test_accuracy_mean" if self.experiment.metric == "personal" else "global_accuracy"
+
+    @property
+    def base_accuracy(self) -> str:
+        """Column of `runs` with the untouched base's accuracy in the same metric."""
+        return f"base_{self.experiment.metric}"
+
+    @property
+    def headline_text(self) -> str:
+        """The headline in words, for captions and axes."""
+        metric = {"personal": "personalised test accuracy (mean over clients)", "global": "global test accuracy"}
+        selection = {
+            "last": "last round",
+            "best": "best round by validation",
+            "tail": "mean of the last 10 evaluated rounds",
+        }
+        return f"{metric[self.experiment.metric]}, {selection[self.experiment.selection]}"
+
+    @property
+    def headline_short(self) -> str:
+        """The headline where there is little room."""
+        metric = {"personal": "personalised", "global": "global"}[self.experiment.metric]
+        selection = {"last": "last round", "best": "best validation", "tail": "last 10 evaluations"}
+        return f"{metric}, {selection[self.experiment.selection]}"
+
+    @cached_property
+    def tasks(self) -> list[Task]:
+        """The tasks that have runs, in the order of the config."""
+        unique = self.runs[list(TASK)].drop_duplicates()
+        return [Task(*row) for row in unique.itertuples(index=False)]
+
+    @cached_property
+    def methods(self) -> dict[str, str]:
+        """Methods that have runs, in the order of the experiment, with unambiguous labels."""
+        return labels(self.config, "methods", dict.fromkeys(self.runs.method))
+
+    def title(self, task: Task) -> str:
+        """Labels of what distinguishes `task` from the experiment's other tasks (of everything if it is alone)."""
+        parts = []
+        for axis in TASK:
+            names = dict.fromkeys(getattr(other, axis) for other in self.tasks)
+            if len(names) > 1 or len(self.tasks) == 1:
+                parts.append(labels(self.config, SECTIONS[axis], names)[getattr(task, axis)])
+        return " · ".join(parts)
+
+
+@dataclass(frozen=True)
+class Collection:
+    """All runs of a config that are there, and those that are not."""
+
+    config: Config
+    paths: Paths
+    runs: pd.DataFrame
+    frames: Mapping[str, pd.DataFrame]
+    missing: tuple[Missing, ...]
+    records: tuple[Mapping[str, Any], ...]
+    """The summary.json of each row of `runs`."""
+
+    def experiment(self, name: str) -> ExperimentData:
+        """The part of one experiment, in the order of its cells."""
+        wanted = cells(self.config, name)
+        keys = pd.MultiIndex.from_tuples([_key(cell) for cell in wanted], names=CELL)
+        order = {key: position for position, key in enumerate(keys)}
+
+        def of(frame: pd.DataFrame) -> pd.DataFrame:
+            positions = pd.MultiIndex.from_frame(frame[list(CELL)]).map(order)
+            kept = frame.assign(_position=positions).dropna(subset="_position")
+            return kept.sort_values("_position", kind="stable").drop(columns="_position").reset_index(drop=True)
+
+        missing = tuple(item for item in self.missing if item.cell in set(wanted))
+        runs = of(self.runs)
+        if runs.empty:
+            raise FedbenchError(f"experiment {name!r}: none of its {len(wanted)} runs is finished; run them first")
+        frames = {key: of(frame) for key, frame in self.frames.items()}
+        data = ExperimentData(name, self.config, self.paths, runs, **frames, missing=missing)
+        if runs[data.headline].isna().all():
+            raise FedbenchError(
+                f"experiment {name!r}: its runs have no {data.headline} (selection 'best' needs validation samples); "
+                f"change experiments.{name}.selection"
+            )
+        return data
+
+    def has(self, name: str) -> bool:
+        """Whether any run of an experiment is there."""
+        wanted = {_key(cell) for cell in cells(self.config, name)}
+        return any(key in wanted for key in self.runs[list(CELL)].itertuples(index=False, name=None))
+
+    def require_all(self) -> None:
+        """Raise if any run is missing."""
+        if self.missing:
+            first = self.missing[0]
+            total = len(self.missing) + len(self.runs)
+            raise FedbenchError(
+                f"{len(self.missing)} of {total} runs of config {self.config.name!r} are missing; "
+                f"the first is {first.cell.path} ({first.reason}): run it, or aggregate what is there"
+            )
+
+
+def collect(config: Config, paths: Paths, experiment: str | None = None) -> Collection:
+    """Read the run folders of a config's cells, or of one experiment's.
+
+    Raises
+    ------
+    FedbenchError
+        If a file is damaged, or if no run at all is there.
+    """
+    wanted = cells(config, experiment)
+    rows, records, missing = [], [], []
+    parts: dict[str, list[pd.DataFrame]] = {name: [] for name in REQUIRED}
+    for cell in wanted:
+        folder = paths.run(cell)
+        summary = _read_summary(folder)
+        if summary is None:
+            missing.append(Missing(cell, "not run yet"))
+            continue
+        # A run of another spec is as good as absent: its numbers answer another question.
+        if summary["digest"] != resolve(config, cell).digest:
+            missing.append(Missing(cell, "made by another spec than the config's"))
+            continue
+        rows.append(flatten(summary, cell, config, folder / "summary.json"))
+        records.append(summary)
+        for name in REQUIRED:
+            frame = _read_csv(folder / f"{name}.csv", REQUIRED[name], optional=name in OPTIONAL)
+            if name == "rounds":
+                _check_complete(frame, summary, folder)
+            if frame is not None:
+                for position, (key, value) in enumerate(asdict(cell).items()):
+                    frame.insert(position, key, value)
+                parts[name].append(frame)
+    if not rows:
+        reason = f"; the first is {missing[0].cell.path} ({missing[0].reason})" if missing else ""
+        raise FedbenchError(f"{paths.root / 'runs'}: no finished run of config {config.name!r}{reason}: run them first")
+    runs = add_gain_over_local(pd.DataFrame(rows, columns=COLUMNS), config)
+    frames = {name: _stack(part, name) for name, part in parts.items()}
+    return Collection(config, paths, runs, frames, tuple(missing), tuple(records))
+
+
+def labels(config: Config, section: str, names: Iterable[str]) -> dict[str, str]:
+    """Labels of config entries; entries that share a label get their name behind it."""
+    names = list(names)
+    found = {name: getattr(config, section)[name].entry.label or name for name in names}
+    shared = {label for label in found.values() if list(found.values()).count(label) > 1}
+    return {name: f"{label} ({name})" if label in shared and label != name else label for name, label in found.items()}
+
+
+def _key(cell: Cell) -> tuple:
+    return tuple(asdict(cell).values())
+
+
+def _read_summary(folder: Path) -> dict[str, Any] | None:
+    path = folder / "summary.json"
+    if not path.exists():
+        return None
+    summary = read_json(path)
+    if not isinstance(summary, dict) or "digest" not in summary:
+        raise FedbenchError(f"{path}: damaged (no digest of the spec); delete the run's folder and run it again")
+    return summary
+
+
+def _read_csv(path: Path, required: tuple[str, ...], optional: bool) -> pd.DataFrame | None:
+    if optional and not path.exists():
+        return None
+    advice = "delete the run's folder and run it again"
+    try:
+        frame = pd.read_csv(path)
+    except OSError as error:
+        raise FedbenchError(f"{path}: cannot read: {error.strerror or error}; {advice}") from None
+    except ValueError as error:  # parser, emptiness and encoding errors of pandas are all ValueErrors
+        raise FedbenchError(f"{path}: damaged ({' '.join(str(error).split())}); {advice}") from None
+    absent = [column for column in required if column not in frame.columns]
+    if absent:
+        raise FedbenchError(f"{path}: damaged (no column {', '.join(absent)}); {advice}")
+    return frame
+
+
+def _check_complete(rounds: pd.DataFrame, summary: Mapping[str, Any], folder: Path) -> None:
+    last = None if rounds.empty else int(rounds["round"].iloc[-1])
+    if last != summary.get("rounds_done"):
+        raise FedbenchError(
+            f"{folder / 'rounds.csv'}: damaged (ends with round {last}, summary.json says "
+            f"{summary.get('rounds_done')}); delete the run's folder and run it again"
+        )
+
+
+def _stack(parts: list[pd.DataFrame], name: str) -> pd.DataFrame:
+    if not parts:
+        return pd.DataFrame(columns=[*CELL, *REQUIRED[name]])
+    # Columns that are empty in one run and numbers in another (never evaluated, no gates) must stay numbers.
+    columns = list(dict.fromkeys(column for part in parts for column in part.columns))
+    filled = [part.reindex(columns=columns) for part in parts]
+    return pd.concat([part.astype({c: float for c in columns if part[c].isna().all()}) for part in filled])
+
+
+def read_partition(paths: Paths, dataset: str, partition: str, seed: int) -> dict[str, Any]:
+    """What partition.json says of the partition behind a run, with its statistics and counts."""
+    path = paths.partition(dataset, partition, seed) / "partition.json"
+    meta = read_json(path)
+    absent = {"statistics", "counts"} - set(meta)
+    if absent:
+        raise FedbenchError(f"{path}: damaged (no {', '.join(sorted(absent))}); delete its folder and make it again")
+    return meta

@@ -1,0 +1,183 @@
+"""The look that all figures share: fonts, sizes, axes, and one colour and marker per method.
+
+Colours are Okabe and Ito's, then darker ones of Tol's, chosen to stay apart under the common colour
+deficiencies; markers and line styles repeat the distinction without colour.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedbench.analysis.text import human_bytes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from fedbench.config import Config
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#332288", "#8A8A2B", "#5C5C5C")
+MARKERS = ("o", "s", "^", "D", "v", "P", "h", "<", ">", "p")
+LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
+ATTENTION, FFN = COLOURS[0], COLOURS[1]
+
+INK, MUTED, FAINT = "#222222", "#6B6B6B", "#E3E3E3"
+WIDTH = 7.0  # inches: the text width of a two-column paper
+FONT = 8.0
+
+RC = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same everywhere
+    "font.size": FONT,
+    "mathtext.fontset": "dejavusans",
+    "axes.titlesize": FONT,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 6.0,
+    "axes.labelsize": FONT,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": MUTED,
+    "axes.linewidth": 0.7,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": FAINT,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": FONT - 0.5,
+    "ytick.labelsize": FONT - 0.5,
+    "xtick.major.width": 0.7,
+    "ytick.major.width": 0.7,
+    "xtick.major.size": 3.0,
+    "ytick.major.size": 3.0,
+    "xtick.minor.size": 0.0,
+    "legend.frameon": False,
+    "legend.fontsize": FONT - 0.5,
+    "legend.handlelength": 2.2,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 5.0,
+    "figure.dpi": 100,
+    "savefig.dpi": 220,
+    "pdf.fonttype": 42,  # TrueType, so that text stays text
+}
+
+
+@dataclass(frozen=True)
+class MethodStyle:
+    """How one method looks in every figure of a config."""
+
+    colour: str
+    marker: str
+    line: object
+
+
+def styled(draw: Callable) -> Callable:
+    """Run a drawing function under the shared look, without touching matplotlib's global settings."""
+
+    @functools.wraps(draw)
+    def wrapped(*arguments, **options):
+        from matplotlib import rc_context
+
+        with rc_context(RC):
+            return draw(*arguments, **options)
+
+    return wrapped
+
+
+def new_figure(width: float = WIDTH, height: float = 3.0) -> Figure:
+    """A figure without pyplot's global state, drawn by Agg."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def method_styles(config: Config) -> dict[str, MethodStyle]:
+    """One colour, marker and line per method, the same in all figures of a config.
+
+    There are more methods than colours that people can tell apart, so methods that never meet in an
+    experiment may share one: each method, in the order of the config, takes the colour that the methods it
+    meets use least, and of those the one used least overall.
+    """
+    from fedbench.config import listed
+
+    meets: dict[str, set[str]] = {name: set() for name in config.methods}
+    for experiment in config.experiments.values():
+        together = {method for grid in experiment.cells for method in listed(grid.method)}
+        for method in together:
+            meets[method] |= together - {method}
+    chosen: dict[str, int] = {}
+    for method in config.methods:
+        near = [chosen[other] for other in meets[method] if other in chosen]
+        everywhere = list(chosen.values())
+        chosen[method] = min(range(len(COLOURS)), key=lambda i: (near.count(i), everywhere.count(i), i))
+    seen: dict[int, int] = {}
+    styles = {}
+    for method, index in chosen.items():
+        again = seen[index] = seen.get(index, -1) + 1
+        # Methods that share a colour differ in marker and line.
+        marker = MARKERS[(index + 3 * again) % len(MARKERS)]
+        styles[method] = MethodStyle(COLOURS[index], marker, LINES[again % len(LINES)])
+    return styles
+
+
+def tint(colour: str, share: float) -> tuple[float, float, float]:
+    """`colour` mixed with white; unlike transparency, it hides the grid behind it."""
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
+
+
+def percent_axis(axis) -> None:
+    """Label an axis of accuracies in [0, 1] in percent, without repeating the sign at every tick."""
+    from matplotlib.ticker import FuncFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}".replace("-", "−")))
+
+
+def byte_ticks(low: float, high: float) -> list[float]:
+    """At most six powers of ten between `low` and `high`; within two decades also their doubles and fives."""
+    from math import ceil, floor, log10
+
+    powers = range(ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9) + 1)
+    ticks = [10.0**power for power in powers][:: max(1, ceil(len(powers) / 6))]
+    if len(ticks) < 2:
+        every = [m * 10.0**p for p in range(floor(log10(low)), ceil(log10(high)) + 1) for m in (1, 2, 5)]
+        ticks = [tick for tick in every if low <= tick <= high]
+    return ticks
+
+
+def bytes_scale(axis, ticks: list[float], names: dict[float, str] | None = None) -> None:
+    """Put `ticks` on an axis of bytes and label them in units; `names` labels single ticks otherwise."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+    names = names or {}
+    axis.set_major_locator(FixedLocator([*names, *ticks]))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value) or human_bytes(value)))
+
+
+def facets(figure: Figure, count: int, columns: int = 3, **options):
+    """A grid of `count` axes, row by row; returns them as a flat list, without the grid's unused places."""
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    grid = figure.subplots(rows, columns, squeeze=False, **options)
+    flat = list(grid.flat)
+    for unused in flat[count:]:
+        unused.remove()
+    return flat[:count]
+
+
+def facet_size(count: int, columns: int = 3, height: float = 2.6) -> tuple[float, float]:
+    """Width and height of a figure of `count` facets; one alone is not stretched over the whole width."""
+    rows = -(-count // min(count, columns))
+    return (4.6 if count == 1 else WIDTH), rows * height + 0.4

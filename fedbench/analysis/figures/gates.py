@@ -1,0 +1,123 @@
+"""Where in the network clients open their private branch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedbench.analysis.figures._style import (
+    ATTENTION,
+    COLOURS,
+    FFN,
+    FONT,
+    MUTED,
+    facet_size,
+    facets,
+    new_figure,
+    styled,
+)
+from fedbench.errors import FedbenchError
+from fedbench.options import options
+from fedbench.registry import FIGURES
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fedbench.analysis.collect import ExperimentData, Task
+
+SITES = {"attention": ("attention (output projection)", ATTENTION, "o"), "ffn": ("FFN (second layer)", FFN, "s")}
+
+
+@options
+class GatesOptions:
+    """The gates figure has no options."""
+
+
+@FIGURES.register("gates", GatesOptions)
+@styled
+def draw(data: ExperimentData, options: GatesOptions = GatesOptions()) -> Figure:  # noqa: B008 (frozen)
+    """Gate value by depth, attention and FFN apart, with the spread over clients, one panel per variant."""
+    if data.gates.empty:
+        raise FedbenchError(
+            f"experiment {data.name!r}, figure gates: none of its finished runs has a gates.csv; "
+            "add a method with gates (fedsdg) to the experiment, or remove the figure"
+        )
+    panels = [
+        (task, method, part)
+        for task in data.tasks
+        for method, part in task.of(data.gates).groupby("method", sort=False)
+    ]
+    # Where it fits, a column holds one variant and a row one task, so that both can be compared along a line.
+    variants = len({method for _, method, _ in panels})
+    columns = variants if len(data.tasks) > 1 and variants <= 4 else 3
+    single = len(panels) == 1
+    figure = new_figure(*facet_size(len(panels), columns, height=2.6 if single else 2.0))
+    handles = {}
+    everywhere = facets(figure, len(panels), columns, sharey=True, sharex=True)
+    for place, (axes, (task, method, part)) in enumerate(zip(everywhere, panels, strict=True)):
+        handles |= _panel(axes, part)
+        axes.set_title(_title(data, task, method))
+        axes.tick_params(labelbottom=True)
+        axes.set_ylabel("Gate m" if place % columns == 0 else "")
+        axes.set_xlabel("Block")
+    top = float(data.gates.value.quantile(0.98))
+    everywhere[0].set_ylim(0, max(1.18 * min(top, 1.0), 0.1))
+    note = _bands()
+    figure.legend(handles=[*handles.values(), *note], loc="outside lower center", ncols=2 if single else 4)
+    return figure
+
+
+def _title(data: ExperimentData, task: Task, method: str) -> str:
+    label = data.methods[method]
+    return f"{label}\n{data.title(task)}" if len(data.tasks) > 1 else label
+
+
+def _panel(axes: Axes, gates: pd.DataFrame) -> dict:
+    """Median over clients and seeds with the middle half and the middle 80 %, per kind of site."""
+    from matplotlib.ticker import MaxNLocator
+
+    handles = {}
+    kinds = sorted(gates.site.unique())
+    for place, kind in enumerate(kinds):
+        label, colour, marker = SITES.get(kind, (kind, COLOURS[2 + place], "^"))
+        by_block = gates[gates.site == kind].groupby("block").value
+        low, lower, middle, upper, high = (by_block.quantile(q) for q in (0.1, 0.25, 0.5, 0.75, 0.9))
+        blocks = middle.index + 1
+        axes.fill_between(blocks, low, high, color=colour, alpha=0.10, linewidth=0, label="_middle80")
+        axes.fill_between(blocks, lower, upper, color=colour, alpha=0.20, linewidth=0, label="_middle50")
+        (line,) = axes.plot(
+            blocks,
+            middle,
+            color=colour,
+            marker=marker,
+            markersize=4,
+            markeredgecolor="white",
+            markeredgewidth=0.5,
+            label=label,
+        )
+        handles[label] = line
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    axes.margins(x=0.04)
+    clients = gates.drop_duplicates(["seed", "client"])
+    axes.annotate(
+        f"{clients.client.nunique()} clients × {clients.seed.nunique()} seeds",
+        (1, 1),
+        xycoords="axes fraction",
+        xytext=(-3, -3),
+        textcoords="offset points",
+        ha="right",
+        va="top",
+        fontsize=FONT - 1.5,
+        color=MUTED,
+    )
+    return handles
+
+
+def _bands() -> list:
+    from matplotlib.patches import Patch
+
+    return [
+        Patch(color=MUTED, alpha=0.35, linewidth=0, label="middle half of clients"),
+        Patch(color=MUTED, alpha=0.16, linewidth=0, label="P10 to P90"),
+    ]

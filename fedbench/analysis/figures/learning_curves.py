@@ -1,0 +1,155 @@
+"""Learning curves, over rounds and over the bytes that the rounds cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedbench.analysis.figures._style import (
+    MUTED,
+    WIDTH,
+    MethodStyle,
+    byte_ticks,
+    bytes_scale,
+    method_styles,
+    new_figure,
+    percent_axis,
+    styled,
+)
+from fedbench.analysis.trajectory import mean_trajectory
+from fedbench.errors import FedbenchError
+from fedbench.options import options
+from fedbench.registry import FIGURES
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fedbench.analysis.collect import ExperimentData, Task
+
+
+@options
+class LearningCurvesOptions:
+    """The learning curves figure has no options."""
+
+
+@FIGURES.register("learning-curves", LearningCurvesOptions)
+@styled
+def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOptions()) -> Figure:  # noqa: B008 (frozen)
+    """Accuracy over rounds and over cumulative bytes, mean and one standard deviation over seeds."""
+    from matplotlib.ticker import MaxNLocator
+
+    tasks = data.tasks
+    figure = new_figure(WIDTH, 2.35 * len(tasks) + 0.6)
+    grid = figure.subplots(len(tasks), 2, squeeze=False, sharey="row")
+    styles = method_styles(data.config)
+    handles = {}
+    for (left, right), task in zip(grid, tasks, strict=True):
+        curves = mean_curves(data, task)
+        if not curves:
+            raise FedbenchError(
+                f"experiment {data.name!r}, figure learning-curves: no run on {data.title(task)} has an evaluated round"
+            )
+        _panel(left, data, curves, styles, "round")
+        _panel(right, data, curves, styles, "bytes")
+        _diverged(left, right, data, task, styles)
+        left.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        left.set_title(data.title(task))
+        left.set_ylabel(f"Test accuracy, %\n({'personalised' if data.experiment.metric == 'personal' else 'global'})")
+        percent_axis(left.yaxis)
+        for axes in (left, right):
+            _base(axes, data, task)
+        handles |= {handle.get_label(): handle for handle in left.lines if not handle.get_label().startswith("_")}
+    grid[-1][0].set_xlabel("Round")
+    grid[-1][1].set_xlabel("Cumulative bytes up and down, all clients (log)")
+    columns = min(4, len(handles)) if max(map(len, handles)) < 26 else 3
+    figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
+    return figure
+
+
+def mean_curves(data: ExperimentData, task: Task) -> dict[str, pd.DataFrame]:
+    """The mean trajectory of every method's sound runs."""
+    runs, rounds = task.of(data.runs), task.of(data.rounds)
+    sound = runs[~runs.diverged.astype(bool)]
+    curves = {}
+    for method, part in sound.groupby("method", sort=False):
+        followed = rounds[(rounds.method == method) & rounds.seed.isin(part.seed)]
+        curve = mean_trajectory(followed, data.accuracy_by_round)
+        if len(curve):
+            curves[method] = curve
+    return curves
+
+
+def _panel(
+    axes: Axes, data: ExperimentData, curves: dict[str, pd.DataFrame], styles: dict[str, MethodStyle], over: str
+) -> None:
+    if over == "bytes" and not _bytes_axis(axes, curves):
+        return
+    for method, curve in curves.items():
+        style = styles[method]
+        look = {"color": style.colour, "linestyle": style.line, "label": data.methods[method]}
+        shown = curve[curve.bytes > 0] if over == "bytes" else curve
+        if len(curve) == 1 or shown.empty:
+            # Nothing to follow along this axis: the level that the method ends at, as a thin line.
+            axes.axhline(curve["mean"].iloc[-1], zorder=2, **look | {"linestyle": ":", "linewidth": 1.1})
+            continue
+        few = {"marker": style.marker, "markersize": 3.5} if len(shown) <= 12 else {}
+        axes.plot(shown[over], shown["mean"], zorder=3, markeredgecolor="white", markeredgewidth=0.4, **look, **few)
+        if shown["std"].notna().any():
+            low, high = shown["mean"] - shown["std"], shown["mean"] + shown["std"]
+            axes.fill_between(shown[over], low, high, color=style.colour, alpha=0.14, linewidth=0, label="_band")
+
+
+def _bytes_axis(axes: Axes, curves: dict[str, pd.DataFrame]) -> bool:
+    """Set up the logarithmic axis; False (and a remark) if no method sends anything."""
+    sent = [value for curve in curves.values() for value in curve.bytes if value > 0]
+    if not sent:
+        axes.text(0.5, 0.5, "no method sends bytes", transform=axes.transAxes, ha="center", color=MUTED)
+        axes.set_xticks([])
+        return False
+    low, high = min(sent) / 1.25, max(sent) * 1.25
+    axes.set_xscale("log")
+    axes.set_xlim(low, high)
+    bytes_scale(axes.xaxis, byte_ticks(low, high))
+    return True
+
+
+def _diverged(left: Axes, right: Axes, data: ExperimentData, task: Task, styles: dict[str, MethodStyle]) -> None:
+    """Runs that diverged, each as a thin line that ends in a cross."""
+    runs = task.of(data.runs)
+    for run in runs[runs.diverged.astype(bool)].itertuples():
+        rounds = task.of(data.rounds)
+        part = rounds[(rounds.method == run.method) & (rounds.seed == run.seed)].dropna(subset=data.accuracy_by_round)
+        for axes, column in ((left, "round"), (right, "cumulative_bytes")):
+            shown = part[part[column] > 0] if column == "cumulative_bytes" else part
+            if shown.empty:
+                continue
+            colour = styles[run.method].colour
+            label = f"{data.methods[run.method]} (diverged)"
+            axes.plot(
+                shown[column],
+                shown[data.accuracy_by_round],
+                color=colour,
+                linewidth=0.8,
+                alpha=0.7,
+                marker="x",
+                markevery=[-1],
+                markersize=6,
+                label=label,
+            )
+
+
+def _base(axes: Axes, data: ExperimentData, task: Task) -> None:
+    base = task.of(data.runs)[data.base_accuracy].astype(float).mean()
+    if base == base:
+        axes.axhline(base, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1, label="_base")
+        axes.annotate(
+            "base",
+            (1, base),
+            xycoords=("axes fraction", "data"),
+            xytext=(-2, 2),
+            textcoords="offset points",
+            ha="right",
+            fontsize=6.5,
+            color=MUTED,
+        )

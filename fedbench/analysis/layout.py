@@ -1,0 +1,217 @@
+"""How a table is shown: the columns people read, as Markdown, LaTeX and (through the report) HTML."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+import pandas as pd
+
+from fedbench.analysis.collect import ExperimentData
+from fedbench.analysis.text import human_bytes, percent, signed
+
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    "±": r"$\pm$",
+    "−": r"$-$",
+    "·": r"$\cdot$",
+    "•": r"$\bullet$",
+    "†": r"\textdagger{}",
+    "‡": r"\textdaggerdbl{}",
+    "–": "--",
+    "Δ": r"$\Delta$",
+    "α": r"$\alpha$",
+    "λ": r"$\lambda$",
+    "×": r"$\times$",
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a shown table."""
+
+    text: str
+    bold: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of one task."""
+
+    title: str
+    rows: list[list[Cell]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table as it is read: the first column is text, the others are numbers."""
+
+    columns: list[str]
+    groups: list[Group]
+    caption: str
+    notes: list[str]
+
+
+def lay_out(data: ExperimentData, rows: pd.DataFrame) -> Layout:
+    """Choose columns (those that have something to say), format numbers and write the caption."""
+    reference = data.experiment.reference
+    columns = {
+        "Method": _method,
+        "n": lambda row: str(row.n),
+        "Accuracy, %": _accuracy,
+        "P10": lambda row: percent(row.p10),
+        "Worst": lambda row: percent(row.worst),
+        "Gain over base": lambda row: signed(row.gain_over_base_mean),
+        "Gain over local": lambda row: signed(row.gain_over_local_mean),
+        f"Δ to {data.methods.get(reference, reference)}": lambda row: _difference(row, reference),
+        "p (Holm)": lambda row: "" if pd.isna(row.difference_p_holm) else _p(row.difference_p_holm),
+        "Up / client / round": lambda row: human_bytes(row.bytes_uplink_per_client_round),
+        "Per client": lambda row: human_bytes(row.bytes_per_client),
+        "Total": lambda row: human_bytes(row.bytes_total),
+        "To target": _to_target,
+        "Frontier": lambda row: "•" if row.frontier else "",
+    }
+    if reference is None:
+        columns = {name: show for name, show in columns.items() if not name.startswith(("Δ", "p (", "To target"))}
+    groups, filled = [], set()
+    for task in data.tasks:
+        part = task.of(rows)
+        best = part.accuracy_mean.max()
+        lines = []
+        for row in part.itertuples():
+            texts = [show(row) for show in columns.values()]
+            filled |= {name for name, text in zip(columns, texts, strict=True) if text}
+            bold = isfinite(row.accuracy_mean) and row.accuracy_mean == best
+            lines.append([Cell(text, bold and place in (0, 2)) for place, text in enumerate(texts)])
+        groups.append(Group(data.title(task), lines))
+    keep = [place for place, name in enumerate(columns) if name in filled]
+    groups = [Group(group.title, [[line[place] for place in keep] for line in group.rows]) for group in groups]
+    return Layout([list(columns)[place] for place in keep], groups, caption(data, rows), notes(data, rows))
+
+
+def caption(data: ExperimentData, rows: pd.DataFrame) -> str:
+    """Title, headline selection and metric, and n."""
+    counts = sorted(set(rows.n + rows.diverged))
+    seeds = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+    return f"{data.experiment.title.rstrip('.')}. Headline: {data.headline_text}; {seeds} seeds per row."
+
+
+def notes(data: ExperimentData, rows: pd.DataFrame) -> list[str]:
+    """What a reader has to know to read the numbers, only where it applies."""
+    found = []
+    if (rows.n > 1).any():
+        found.append("± is half of the 95 % t interval over seeds.")
+    if (rows.n == 1).any():
+        found.append("One seed gives no interval.")
+    if data.experiment.reference is not None:
+        label = data.methods.get(data.experiment.reference, data.experiment.reference)
+        found.append(
+            f"Δ: mean paired difference to {label} on the same seeds, in percentage points, with its 95 % interval; "
+            "p of the paired t test, Holm-corrected over this table. To target: total bytes until the mean test "
+            f"accuracy over seeds is within one point of {label}'s headline."
+        )
+    found.append(
+        "Bytes: both directions over the whole run, without one-time bytes; per client is the total over the number "
+        "of clients. Frontier (•): no other row has at least the accuracy for at most the total bytes."
+    )
+    if (rows.diverged > 0).any():
+        found.append("† diverged (loss not finite): such runs are counted but enter no mean and no frontier.")
+    if (rows.at_chance > 0).any():
+        found.append("‡ a run ended at chance level.")
+    if data.missing:
+        found.append(f"{len(data.missing)} of {len(data.missing) + len(data.runs)} runs are missing.")
+    return found
+
+
+def _method(row) -> str:
+    marks = ("†" if row.diverged else "") + ("‡" if row.at_chance else "")
+    return f"{row.label} {marks}".strip()
+
+
+def _accuracy(row) -> str:
+    if row.n == 0:
+        return f"diverged ({row.diverged} of {row.diverged})"
+    spread = "" if pd.isna(row.accuracy_low) else f" ± {percent((row.accuracy_high - row.accuracy_low) / 2)}"
+    diverged = f" ({row.diverged} of {row.n + row.diverged} diverged)" if row.diverged else ""
+    return f"{percent(row.accuracy_mean)}{spread}{diverged}"
+
+
+def _difference(row, reference: str | None) -> str:
+    if row.method == reference:
+        return "reference"
+    interval = "" if pd.isna(row.difference_low) else f" [{signed(row.difference_low)}, {signed(row.difference_high)}]"
+    return f"{signed(row.difference_mean)}{interval}"
+
+
+def _to_target(row) -> str:
+    if pd.isna(row.target_accuracy) or row.n == 0:
+        return ""
+    return "not reached" if pd.isna(row.bytes_to_target) else human_bytes(row.bytes_to_target)
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def to_markdown(table: Layout) -> str:
+    """Pipe table with the caption above and notes below; tasks become rows that span nothing but their first cell."""
+    lines = [
+        f"**{_pipes(table.caption)}**",
+        "",
+        _line(table.columns),
+        _line(["---", *["--:"] * (len(table.columns) - 1)]),
+    ]
+    for group in table.groups:
+        if len(table.groups) > 1:
+            lines.append(_line([f"*{_pipes(group.title)}*", *[""] * (len(table.columns) - 1)]))
+        for row in group.rows:
+            lines.append(_line([f"**{_pipes(cell.text)}**" if cell.bold else _pipes(cell.text) for cell in row]))
+    return "\n".join([*lines, "", *table.notes]) + "\n"
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _pipes(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def escape_latex(text: str) -> str:
+    """Escape what LaTeX reads as commands and spell out the symbols that tables use."""
+    return "".join(LATEX.get(character, character) for character in text)
+
+
+def to_latex(table: Layout, name: str) -> str:
+    """A booktabs table environment, ready for \\input."""
+    width = len(table.columns)
+    lines = [
+        r"\begin{table}[t]",
+        r"\centering\small",
+        rf"\caption{{{escape_latex(table.caption)}}}",
+        rf"\label{{tab:{name}}}",
+        rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}",
+        r"\toprule",
+        " & ".join(map(escape_latex, table.columns)) + r" \\",
+    ]
+    for group in table.groups:
+        lines.append(r"\midrule")
+        if len(table.groups) > 1:
+            lines.append(rf"\multicolumn{{{width}}}{{l}}{{\emph{{{escape_latex(group.title)}}}}} \\")
+        for row in group.rows:
+            texts = [rf"\textbf{{{escape_latex(cell.text)}}}" if cell.bold else escape_latex(cell.text) for cell in row]
+            lines.append(" & ".join(texts) + r" \\")
+    notes = r"\par\smallskip\footnotesize " + escape_latex(" ".join(table.notes))
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", notes, r"\end{table}"]) + "\n"

@@ -1,0 +1,75 @@
+"""Draw the figures that experiments ask for."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from fedbench.analysis.collect import ExperimentData, collect
+from fedbench.config import Config
+from fedbench.errors import FedbenchError, nearest
+from fedbench.io import write_bytes
+from fedbench.registry import FIGURES
+from fedbench.spec import Paths
+
+
+def plot(config: Config, paths: Paths, experiment: str | None = None, figure: str | None = None) -> list[Path]:
+    """Write the figures of one experiment, or of all, as PNG and PDF; `figure` restricts them to one.
+
+    Only the runs of the experiments that are drawn are read; runs that are missing are left out.
+
+    Returns
+    -------
+    The written files.
+
+    Raises
+    ------
+    FedbenchError
+        If none of an experiment's runs is finished, or a figure lacks what it shows.
+    """
+    if experiment is not None:
+        config.find("experiments", experiment)
+    names = list(config.experiments) if experiment is None else [experiment]
+    written = []
+    for name in names:
+        wanted = [one for one in dict.fromkeys(config.experiments[name].figures) if figure in (None, one)]
+        if wanted:
+            data = collect(config, paths, name).experiment(name)
+            written += [path for one in wanted for path in draw(data, one, paths)]
+    if figure is not None and not written:
+        listed = dict.fromkeys(one for name in names for one in config.experiments[name].figures)
+        where = f"experiment {experiment!r}" if experiment else f"config {config.name!r}"
+        raise FedbenchError(f"{where} has no figure {figure!r}; {nearest(figure, listed)}")
+    return written
+
+
+def draw(data: ExperimentData, figure: str, paths: Paths) -> list[Path]:
+    """Draw one registered figure and write it as PNG and PDF."""
+    from matplotlib import rc_context
+
+    from fedbench.analysis.figures._style import RC
+
+    entry = FIGURES.find(figure, f"experiments.{data.name}.figures")
+    drawn = entry.target(data, entry.options())
+    files = []
+    for kind in ("png", "pdf"):
+        buffer = io.BytesIO()
+        with rc_context(RC):
+            # Without dates, so that the same runs give the same files.
+            drawn.savefig(buffer, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
+        files.append(figure_path(paths, data.name, figure, kind))
+        write_bytes(files[-1], buffer.getvalue())
+    return files
+
+
+def figure_path(paths: Paths, experiment: str, figure: str, kind: str = "png") -> Path:
+    """Where a figure lies."""
+    return paths.root / "figures" / experiment / f"{figure}.{kind}"
+
+
+def require_figure(paths: Paths, experiment: str, figure: str) -> Path:
+    """The PNG of a figure that has been drawn."""
+    path = figure_path(paths, experiment, figure)
+    if not path.is_file():
+        raise FedbenchError(f"{path}: this figure is missing; run `fedbench plot --experiment {experiment}` first")
+    return path

@@ -1,0 +1,168 @@
+"""summary.csv and the experiments' tables: one row per method and task, mean over seeds."""
+
+from __future__ import annotations
+
+from math import isfinite, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedbench.analysis.collect import Collection, ExperimentData, Task, collect
+from fedbench.analysis.layout import lay_out, to_latex, to_markdown
+from fedbench.analysis.statistics import (
+    cost_to_target,
+    estimate,
+    holm,
+    hypervolume,
+    hypervolume_shares,
+    paired_difference,
+    pareto_frontier,
+)
+from fedbench.analysis.summary import COLUMNS
+from fedbench.analysis.trajectory import mean_trajectory
+from fedbench.config import Config
+from fedbench.io import write_csv, write_text
+from fedbench.spec import Paths
+
+# "To target" asks for the reference's accuracy but for this much: noise must not decide who ever gets there.
+TARGET_MARGIN = 0.01
+
+# Columns of runs that a table averages over seeds.
+AVERAGED = {
+    "bytes_uplink": "bytes_uplink",
+    "bytes_downlink": "bytes_downlink",
+    "bytes_total": "bytes_total",
+    "bytes_per_client": "bytes_per_client",
+    "bytes_one_time": "bytes_one_time",
+    "bytes_uplink_per_client_round": "bytes_uplink_per_client_round",
+    "bytes_downlink_per_client_round": "bytes_downlink_per_client_round",
+    "parameters_shared": "parameters_shared",
+    "parameters_private": "parameters_private",
+    "seconds_wall": "seconds_wall",
+}
+
+
+def aggregate(config: Config, paths: Paths, require_all: bool = True) -> list[Path]:
+    """Write summary.csv (one row per run) and every experiment's tables below the results folder.
+
+    Parameters
+    ----------
+    require_all : raise if a run is missing; otherwise tables are made from what is there and say so
+
+    Returns
+    -------
+    The written files.
+    """
+    collection = collect(config, paths)
+    if require_all:
+        collection.require_all()
+    written = [paths.root / "summary.csv"]
+    write_csv(written[0], COLUMNS, collection.runs.to_dict("records"))
+    for name in config.experiments:
+        if require_all or collection.has(name):
+            written += write_tables(collection, name, paths)
+    return written
+
+
+def write_tables(collection: Collection, experiment: str, paths: Paths) -> list[Path]:
+    """Write one experiment's table as CSV, Markdown and LaTeX."""
+    data = collection.experiment(experiment)
+    rows = build(data)
+    shown = lay_out(data, rows)
+    folder = paths.root / "tables"
+    files = {kind: folder / f"{experiment}.{kind}" for kind in ("csv", "md", "tex")}
+    write_csv(files["csv"], rows.columns, rows.to_dict("records"))
+    write_text(files["md"], to_markdown(shown))
+    write_text(files["tex"], to_latex(shown, experiment))
+    return list(files.values())
+
+
+def build(data: ExperimentData) -> pd.DataFrame:
+    """One row per (task, method) with everything that is said about it.
+
+    Runs that diverged (a loss that is not a number) are counted in `diverged` and left out of every mean, so
+    `n` counts the others; a method with a diverged run is not on the frontier. Bytes are means over seeds of
+    whole runs, both directions, without one-time bytes. Holm's family is the whole experiment.
+    """
+    rows = [row for task in data.tasks for row in _task_rows(data, task)]
+    table = pd.DataFrame(rows)
+    table["difference_p_holm"] = holm(table["difference_p"])
+    return table
+
+
+def _task_rows(data: ExperimentData, task: Task) -> list[dict[str, Any]]:
+    runs = task.of(data.runs)
+    rounds = task.of(data.rounds)
+    reference = _sound(runs, data.experiment.reference)
+    target = estimate(reference[data.headline]).mean - TARGET_MARGIN
+    rows = []
+    for method in dict.fromkeys(runs.method):
+        every, sound = runs[runs.method == method], _sound(runs, method)
+        row = {
+            "dataset": task.dataset,
+            "partition": task.partition,
+            "model": task.model,
+            "method": method,
+            "label": data.methods[method],
+            "n": int(sound[data.headline].notna().sum()),
+            "diverged": int(every.diverged.sum()),
+            "at_chance": int(sound.chance_level.sum()),
+        }
+        row |= _spread("accuracy", sound[data.headline])
+        for name in ("p10", "p50", "p90", "worst"):
+            row[name] = estimate(sound[f"{data.experiment.selection}_personal_{name}"]).mean
+        row |= _spread("gain_over_base", sound[data.headline] - sound[data.base_accuracy])
+        row |= _spread("gain_over_local", sound[f"gain_over_local_{data.experiment.selection}_personal"])
+        row |= _compare(sound, reference, data.headline, itself=method == data.experiment.reference)
+        # Bytes are counted for diverged runs, too: they were sent.
+        row |= {name: float(every[column].astype(float).mean()) for name, column in AVERAGED.items()}
+        followed = rounds[(rounds.method == method) & rounds.seed.isin(sound.seed)]
+        row |= _target(followed, data.accuracy_by_round, target)
+        rows.append(row)
+    _mark_frontier(rows, float(runs[data.base_accuracy].astype(float).mean()))
+    return rows
+
+
+def _sound(runs: pd.DataFrame, method: str | None) -> pd.DataFrame:
+    return runs[(runs.method == method) & ~runs.diverged.astype(bool)]
+
+
+def _spread(prefix: str, values: pd.Series) -> dict[str, float]:
+    found = estimate(values.astype(float))
+    return {f"{prefix}_{name}": getattr(found, name) for name in ("mean", "std", "low", "high")}
+
+
+def _compare(runs: pd.DataFrame, reference: pd.DataFrame, column: str, itself: bool) -> dict[str, float]:
+    """Paired difference to the reference on the seeds that both have."""
+    empty = {f"difference_{name}": nan for name in ("mean", "low", "high", "p")}
+    if itself or reference.empty:
+        return {"difference_n": 0, **empty}
+    both = runs.set_index("seed")[[column]].join(reference.set_index("seed")[column].rename("reference"), how="inner")
+    found = paired_difference(both[column].astype(float), both["reference"].astype(float))
+    return {"difference_n": found.n, **{name: getattr(found, name.removeprefix("difference_")) for name in empty}}
+
+
+def _target(rounds: pd.DataFrame, column: str, target: float) -> dict[str, float]:
+    """Rounds and bytes until the seeds' mean test accuracy first reaches the target."""
+    course = mean_trajectory(rounds, column)
+    reached = cost_to_target(course["round"].array, course["bytes"].array, course["mean"].array, target)
+    return {"target_accuracy": target, "rounds_to_target": reached[0], "bytes_to_target": reached[1]}
+
+
+def _mark_frontier(rows: list[dict[str, Any]], base: float) -> None:
+    """Mark the rows that no other row of the task beats in accuracy and total bytes, and their hypervolume."""
+    sound = [row["diverged"] == 0 for row in rows]
+    cost = np.array([row["bytes_total"] if ok else nan for row, ok in zip(rows, sound, strict=True)])
+    value = np.array([row["accuracy_mean"] if ok else nan for row, ok in zip(rows, sound, strict=True)])
+    positive = cost[np.isfinite(cost) & (cost > 0)]
+    shares = np.full(len(rows), nan)
+    total = nan
+    if len(positive):
+        # The box: from the cheapest message to the dearest, above what the base gives for nothing.
+        box = {"floor": base, "cheapest": float(positive.min()), "dearest": float(positive.max())}
+        if isfinite(base):
+            shares, total = hypervolume_shares(cost, value, **box), hypervolume(cost, value, **box)
+    for row, member, share in zip(rows, pareto_frontier(cost, value), shares, strict=True):
+        row |= {"frontier": bool(member), "hypervolume_share": float(share), "hypervolume_task": total}
