@@ -90,6 +90,9 @@ def named(*kinds: str):
     return add
 
 
+resumable = click.option(
+    "--checkpoints", type=FOLDER, default=Path("checkpoints"), show_default=True, help="Folder of all checkpoints."
+)
 seeded = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 
 
@@ -151,9 +154,10 @@ def partition(work, dataset, partition, seed):
 @cli.command()
 @working
 @named("dataset", "model")
-def pretrain(work, dataset, model):
+@resumable
+def pretrain(work, dataset, model, checkpoints):
     """Make the base model that every run of a model starts from."""
-    work.pretrain(work.plan.example(dataset, model=model))
+    work.pretrain(work.plan.example(dataset, model=model), checkpoints)
 
 
 @cli.command()
@@ -162,14 +166,16 @@ def pretrain(work, dataset, model):
 @seeded
 @click.option("--out", type=FOLDER, help="Run folder.  [default: below the results folder]")
 @click.option("--chunk", default="auto", show_default=True, help="Clients trained at once: a number, or auto.")
-@click.option("--checkpoints", type=FOLDER, default=Path("checkpoints"), show_default=True)
+@resumable
 @click.option("--overwrite", is_flag=True, help="Replace a run folder that another spec has made.")
-def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints, overwrite):
+@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), help="Minutes until it saves and stops.")
+def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints, overwrite, time_limit):
     """Run one cell, or continue it; missing inputs are made first."""
     from fedbench.spec import Cell
 
     spec = work.plan.spec(Cell(dataset, partition, model, method, seed))
-    folder = work.train(spec, out, checkpoints, parse_chunk(chunk), overwrite)
+    seconds = None if time_limit is None else 60 * time_limit
+    folder = work.train(spec, out, checkpoints, parse_chunk(chunk), overwrite, seconds)
     click.echo(folder / "summary.json")
 
 
@@ -180,6 +186,42 @@ def parse_chunk(text: str) -> int | None:
     if text.isdigit() and int(text) > 0:
         return int(text)
     raise click.BadParameter(f"{text!r} is neither 'auto' nor a positive number", param_hint="--chunk")
+
+
+@cli.command()
+@configured
+@click.option("--partial", is_flag=True, help="Use the runs that are there; the tables say how many are missing.")
+def aggregate(plan, partial):
+    """Write summary.csv and every experiment's tables."""
+    from fedbench.analysis.tables import aggregate as write_all
+
+    show(write_all(plan.config, plan.paths, require_all=not partial))
+
+
+@cli.command()
+@configured
+@click.option("--experiment", help="Only the figures of this experiment.")
+@click.option("--figure", help="Only this figure.")
+def plot(plan, experiment, figure):
+    """Draw the figures that experiments ask for, as PNG and PDF."""
+    from fedbench.analysis.plot import plot as draw_all
+
+    show(draw_all(plan.config, plan.paths, experiment, figure))
+
+
+@cli.command()
+@configured
+def report(plan):
+    """Write report.html: every experiment with its tables and figures on one page."""
+    from fedbench.analysis.report import report as write_report
+
+    show([write_report(plan.config, plan.paths)])
+
+
+def show(files) -> None:
+    """Print the names of written files."""
+    for file in files:
+        click.echo(file)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -193,14 +235,18 @@ def main(arguments: list[str] | None = None) -> None:
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except Exception as error:
-        if state["debug"] or not is_for_users(error):
+        status = status_of(error)
+        if state["debug"] or status is None:
             raise
-        click.echo(f"error: {error}", err=True)
-        sys.exit(getattr(error, "exit_code", 1))
+        click.echo(f"error: {error}" if status == 1 else str(error), err=True)
+        sys.exit(status)
 
 
-def is_for_users(error: Exception) -> bool:
-    """Whether an error's message says what to mend: our own, or the system's about files and disks."""
+def status_of(error: Exception) -> int | None:
+    """Exit status for an error whose message says what to do; None for a bug, which keeps its traceback."""
+    from fedbench.engine.interrupt import Interrupted
     from fedbench.errors import FedbenchError
 
-    return isinstance(error, FedbenchError | OSError)
+    if isinstance(error, Interrupted):
+        return 75
+    return 1 if isinstance(error, FedbenchError | OSError) else None

@@ -24,7 +24,10 @@ def text(kind: str, with_options: bool = False) -> str:
     for name in registry:
         lines.append(f"{name:{width}}  {registry[name].summary}".rstrip())
         if with_options:
-            lines += [f"    {option}: {kind_of}{default}{about}" for option, kind_of, default, about in option_rows(registry[name])]
+            lines += [
+                f"    {option}: {kind_of}{default}{about}"
+                for option, kind_of, default, about in option_rows(registry[name])
+            ]
     return "\n".join(lines)
 
 

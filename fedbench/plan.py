@@ -95,7 +95,14 @@ class Plan:
 
     def run_digest(self, cell: Cell) -> str:
         """Identity of what a run depends on; a cell that no experiment asks for is an error."""
-        return self.spec(cell if cell in self._known else find_cell(self.config, cell)).digest
+        full = self._full(replace(cell if cell in self._known else find_cell(self.config, cell), seed=0))
+        return digest(
+            {**full, "seed": cell.seed}
+        )  # as RunSpec.digest; resolving once for all seeds is what makes it cheap
+
+    @cache  # noqa: B019 (a plan lives as long as its process)
+    def _full(self, cell: Cell) -> dict[str, Any]:
+        return self.spec(cell).full
 
     @cached_property
     def _known(self) -> frozenset[Cell]:
@@ -128,7 +135,10 @@ class Plan:
         return str(self.paths.run(cell) / "summary.json")
 
     def match(self, pattern: str | None, experiment: str | None = None) -> list[Cell]:
-        """The runs whose name (or target) matches a glob; no match is an error, as an empty list of targets means all."""
+        """The runs whose name (or target) matches a glob.
+
+        No match is an error: Snakemake takes an empty list of targets for all of them.
+        """
         chosen = list(self.cells) if experiment is None else self.experiment_cells(experiment)
         if pattern is None:
             return chosen
@@ -155,7 +165,9 @@ class Plan:
         known.update(self.files())
         for target in unknown:
             if target not in known and not Path(target).is_file():
-                raise FedbenchError(f"no target named {target!r} in config {self.config.name!r}; {_hint(target, known)}")
+                raise FedbenchError(
+                    f"no target named {target!r} in config {self.config.name!r}; {_hint(target, known)}"
+                )
 
     def files(self) -> Iterable[str]:
         """Every file that the runs and their inputs consist of."""

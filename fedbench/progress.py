@@ -63,7 +63,12 @@ class Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
         from rich.progress import Progress as Bar
 
-        columns = TextColumn("{task.description}"), BarColumn(bar_width=20), MofNCompleteColumn(), TextColumn("{task.fields[shown]}")
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[shown]}"),
+        )
         self._bar = Bar(*columns, console=Console(file=self.stream), transient=False)
         self._task = self._bar.add_task(self.label, total=self.total, shown="")
         self._bar.start()

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedbench.errors import FedbenchError
 from fedbench.plan import Plan
-from fedbench.spec import Cell, RunSpec
+from fedbench.spec import RunSpec, digest
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Workspace:
         exists = (folder / "partition.json").exists()
         return load_partition(folder, spec.partition_spec) if exists else self.partition(spec)
 
-    def pretrain(self, spec: RunSpec) -> None:
-        """Make a base model afresh."""
+    def pretrain(self, spec: RunSpec, checkpoints: Path) -> None:
+        """Make a base model afresh, or continue its central training."""
         from fedbench.pretrain import make_base
         from fedbench.progress import Progress
 
@@ -68,31 +68,56 @@ class Workspace:
         self.say(f"making the base of {spec.cell.model} on {spec.cell.dataset} -> {folder}")
         set_threads(self.threads)
         device = choose_device(self.device)
-        make_base(spec, store, folder, self.data_root, device=device, threads=self.threads, progress=Progress())
+        make_base(
+            spec,
+            store,
+            folder,
+            self.data_root,
+            device=device,
+            threads=self.threads,
+            progress=Progress(),
+            # named by the spec, so that an edited recipe starts anew beside what an older one left behind
+            checkpoint=checkpoint_of(folder, checkpoints) / digest(spec.base_spec),
+        )
 
-    def base(self, spec: RunSpec) -> Any:
+    def base(self, spec: RunSpec, checkpoints: Path) -> Any:
         """The base model's weights, made first if they are missing."""
-        from fedbench.io import read_json
         from fedbench.models.build import load_base
 
         folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
         if not (folder / "base.json").exists():
-            self.pretrain(spec)
-        elif read_json(folder / "base.json").get("spec") != spec.base_spec:
-            raise FedbenchError(
-                f"{folder}: made from another spec; make it again with `fedbench pretrain --dataset "
-                f"{spec.cell.dataset} --model {spec.cell.model}`, or choose another --results"
-            )
-        return load_base(folder)
+            self.pretrain(spec, checkpoints)
+        return load_base(folder, spec.base_spec)
 
     def train(
-        self, spec: RunSpec, out: Path | None, checkpoints: Path, chunk: int | None = None, overwrite: bool = False
+        self,
+        spec: RunSpec,
+        out: Path | None,
+        checkpoints: Path,
+        chunk: int | None = None,
+        overwrite: bool = False,
+        time_limit: float | None = None,
     ) -> Path:
-        """Run one cell, or continue it from its checkpoint; returns its folder."""
+        """Run one cell, or continue it from its checkpoint; returns its folder.
+
+        Parameters
+        ----------
+        spec : any combination of the config's entries, in an experiment or not
+        out : the run's folder; below the results folder where not given
+        checkpoints : folder of all checkpoints
+        chunk : clients trained at once; None lets the engine choose
+        overwrite : replace what another spec left in `out`
+        time_limit : seconds after which to save and stop
+
+        Raises
+        ------
+        fedbench.engine.interrupt.Interrupted
+            If the run was told to stop before its last round.
+        """
         from fedbench.engine.rounds import run
         from fedbench.progress import Progress
 
-        store, partition, base = self.store(spec), self.clients(spec), self.base(spec)
+        store, partition, base = self.store(spec), self.clients(spec), self.base(spec, checkpoints)
         folder = out or self.plan.paths.run(spec.cell)
         set_threads(self.threads)
         run(
@@ -107,6 +132,7 @@ class Workspace:
             chunk=chunk,
             progress=Progress(),
             overwrite=overwrite,
+            time_limit=time_limit,
         )
         return folder
 
@@ -127,7 +153,9 @@ def choose_device(name: str) -> Any:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise FedbenchError(f"--device {name}: this machine offers {torch.cuda.device_count()} CUDA devices; use cpu or auto")
+        raise FedbenchError(
+            f"--device {name}: this machine offers {torch.cuda.device_count()} CUDA devices; use cpu or auto"
+        )
     return device
 
 
@@ -136,8 +164,3 @@ def set_threads(count: int) -> None:
     import torch
 
     torch.set_num_threads(count)
-
-
-def find_spec(plan: Plan, cell: Cell) -> RunSpec:
-    """The spec of a cell that any combination of the config's entries may form, in an experiment or not."""
-    return plan.spec(cell)

@@ -12,8 +12,8 @@ rule base:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 8000 * attempt,
-        runtime=lambda wildcards, attempt: 240 * attempt,
+        mem_mb=8000,
+        runtime=240,
     params:
         spec=base_spec,
     shell:

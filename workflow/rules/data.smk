@@ -11,8 +11,8 @@ rule prepare:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 4000 * attempt,
-        runtime=lambda wildcards, attempt: 60 * attempt,
+        mem_mb=4000,
+        runtime=60,
     params:
         spec=data_spec,
     shell:

@@ -19,8 +19,8 @@ rule partition:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 2000 * attempt,
-        runtime=lambda wildcards, attempt: 15 * attempt,
+        mem_mb=2000,
+        runtime=15,
     params:
         spec=partition_spec,
     shell:

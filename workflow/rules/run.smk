@@ -1,8 +1,7 @@
 # The checkpoint lies outside the outputs, which Snakemake deletes when a job fails: a retry continues from it.
-# --overwrite: if another spec's run lies there, Snakemake has already decided that this one takes its place.
+# The data set is an input of both inputs. --overwrite: if another spec's run lies there, Snakemake has already decided that this one takes its place.
 rule run:
     input:
-        data=f"{RESULTS}/data/{{dataset}}/dataset.json",
         partition=f"{RESULTS}/partitions/{{dataset}}/{{partition}}/seed{{seed}}/partition.npz",
         base=f"{RESULTS}/bases/{{dataset}}/{{model}}/base.safetensors",
     output:
@@ -17,8 +16,8 @@ rule run:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
-        mem_mb=lambda wildcards, attempt: 8000 * attempt,
-        runtime=lambda wildcards, attempt: 240 * attempt,
+        mem_mb=8000,
+        runtime=240,
     params:
         spec=run_spec,
     shell:
