@@ -15,6 +15,8 @@ INK, MUTED, GRID = "#22252a", "#6b7280", "#eceef1"
 DOMAIN_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#999933", "#882255")
 SPLIT_COLOURS = {"train": "#3b4252", "validation": "#8f9bb3", "test": "#d5dae3"}
 MOST_LABELS = 40
+# Mean Jensen-Shannon distance above which a client's commonest class says something about it.
+SKEWED = 0.4
 
 
 def picture(partition: Partition) -> bytes:
@@ -23,25 +25,28 @@ def picture(partition: Partition) -> bytes:
 
     meta = partition.meta
     counts = np.asarray(meta["counts"])
-    order = arrange(counts, partition.client_domains)
+    # Where clients mix domains, the domain of most of their samples says little, and colour would overstate it.
+    domains = partition.client_domains if meta["single_domain_clients"] else np.zeros_like(partition.client_domains)
+    order = arrange(counts, domains, skewed=meta["statistics"]["jensen_shannon_mean"] > SKEWED)
     clients, classes = counts.shape
     width, height = np.clip(2.6 + 0.30 * clients, 7.0, 15.0), np.clip(1.6 + 0.28 * classes, 3.2, 11.5)
     figure = Figure(figsize=(width, height + 2.2), dpi=150, layout="constrained", facecolor="white")
     sizes, bubbles = figure.subplots(2, 1, sharex=True, height_ratios=[1.5, height])
     _draw_sizes(sizes, meta, order)
-    _draw_bubbles(bubbles, counts[order], partition.client_domains[order], meta, min(width * 0.86, 14), height)
+    _draw_bubbles(bubbles, counts[order], domains[order], meta, min(width * 0.86, 14), height)
     bubbles.set_xticks(*_ticks(clients, [str(client) for client in order]), fontsize=7, color=MUTED)
     figure.suptitle(_title(meta), fontsize=11, color=INK, x=0.01, ha="left")
-    if len(np.unique(partition.client_domains)) > 1:
-        _domain_legend(figure, partition.client_domains, meta["domain_names"])
+    if len(np.unique(domains)) > 1:
+        _domain_legend(figure, domains, meta["domain_names"])
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
 
 
-def arrange(counts: np.ndarray, domains: np.ndarray) -> np.ndarray:
-    """Order clients for the eye: by domain, then by the class that they have most of, then by size."""
-    return np.lexsort((-counts.sum(axis=1), counts.argmax(axis=1), domains))
+def arrange(counts: np.ndarray, domains: np.ndarray, skewed: bool) -> np.ndarray:
+    """Order clients for the eye: by domain, then (where labels are skewed) by their commonest class, then by size."""
+    commonest = counts.argmax(axis=1) if skewed else np.zeros(len(counts))
+    return np.lexsort((-counts.sum(axis=1), commonest, domains))
 
 
 def _draw_sizes(axes, meta: dict, order: np.ndarray) -> None:
@@ -59,9 +64,13 @@ def _draw_sizes(axes, meta: dict, order: np.ndarray) -> None:
 def _draw_bubbles(axes, counts: np.ndarray, domains: np.ndarray, meta: dict, width: float, height: float) -> None:
     clients, classes = counts.shape
     rows, columns = np.nonzero(counts)
-    # The largest bubble just touches its neighbours: its diameter in points is the smaller grid step.
+    # The largest bubble just touches its neighbours: its diameter in points is the smaller grid step. On a dense
+    # grid it may cover them (they show through), so that common sizes are not too small to see.
+    full = counts.max()
+    if max(clients, classes) > MOST_LABELS:
+        full = max(np.quantile(counts[rows, columns], 0.97), full / 4)
     diameter = 72 * min(width / (clients + 1), height * 0.92 / (classes + 1))
-    area = (0.98 * diameter) ** 2 * counts[rows, columns] / counts.max()
+    area = (0.98 * diameter) ** 2 * counts[rows, columns] / full
     colours = np.array(DOMAIN_COLOURS)[domains % len(DOMAIN_COLOURS)]
     axes.scatter(rows, columns, s=np.maximum(area, 0.4), c=colours[rows], linewidths=0, alpha=0.85, zorder=2)
     axes.set_xlim(-0.7, clients - 0.3)

@@ -101,6 +101,9 @@ def make_partition(partition: Plugin, store: Store, seed: int) -> Partition:
         "draws": draws,
         "moved_by_repair": moved,
         "statistics": skew(counts),
+        "single_domain_clients": all(
+            len(np.unique(pool.domains[drawn.clients == client])) == 1 for client in range(entry.clients)
+        ),
         "sizes": {split: [len(part) for part in getattr(result, split)] for split in SPLITS},
         "counts": counts,
         "class_names": list(store.class_names),
