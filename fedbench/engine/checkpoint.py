@@ -78,7 +78,7 @@ def save(folder: Path, state: State, digest: str) -> Path:
     # clone: leaves may share memory (a method that does not train returns its input), which the format rejects
     data = serialise(
         {name: leaf.detach().cpu().clone().contiguous() for name, leaf in tensors.items()},
-        {"digest": digest, "values": json.dumps(values)},
+        {"digest": digest, "values": json.dumps(values), "order": json.dumps(list(tensors))},
     )
     path = folder / f"round{state.round_number:06d}-{hashlib.sha256(data).hexdigest()}.safetensors"
     write_bytes(path, data)
@@ -120,7 +120,9 @@ def load(folder: Path, digest: str, say) -> State | None:
             raise FedbenchError(
                 f"{folder}: holds a checkpoint of another spec; give another --out, or --overwrite to discard it"
             )
-        return _restore(deserialise(data), json.loads(metadata["values"]))
+        # The format sorts its tensors; sums over a tree's leaves must go on in the order that they began with.
+        tensors = deserialise(data)
+        return _restore({name: tensors[name] for name in json.loads(metadata["order"])}, json.loads(metadata["values"]))
     if files:
         raise FedbenchError(f"{folder}: every checkpoint is damaged; give --overwrite to start again from round 0")
     return None
