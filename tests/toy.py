@@ -1,0 +1,77 @@
+"""A population of a few float images, and one round of a method on it, for hand computations."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+
+from fedbench.channels.dense import Dense, DenseOptions
+from fedbench.config import Training, parse_entry
+from fedbench.engine.checkpoint import State
+from fedbench.engine.clients import ClientTrainer
+from fedbench.engine.server import Server
+from fedbench.engine.store import ClientStore
+from fedbench.models.build import build_model
+from fedbench.options import parse
+from fedbench.randomness import stream
+from fedbench.registry import METHODS
+
+SHAPE, CLASSES = (1, 8, 8), 4
+SAMPLES = (3, 5)  # training samples of the two clients; one batch each, so one local step per epoch
+
+
+class Toy:
+    """Two clients' images in memory, already normalised."""
+
+    def __init__(self, samples=SAMPLES):
+        rng = np.random.default_rng(0)
+        self.pixels = torch.from_numpy(rng.standard_normal((sum(samples), *SHAPE), dtype=np.float32))
+        self.targets = torch.from_numpy(rng.integers(0, CLASSES, sum(samples)))
+        self.trainers = np.split(np.arange(sum(samples)), np.cumsum(samples)[:-1])
+        self.test = self.validation = self.train = self.trainers
+        self.device, self.pad = torch.device("cpu"), 1
+
+    def images(self, indices, crops=None):
+        return self.pixels[torch.from_numpy(indices)]
+
+    def labels(self, indices):
+        return self.targets[torch.from_numpy(indices)]
+
+
+def classifier(backbone, double=False, **options):
+    entry = parse_entry("models", "toy", {"backbone": backbone, **options})
+    model = build_model(entry, SHAPE, CLASSES)
+    return model.double() if double else model
+
+
+def make(method, model, population=None, channel=None, **training):
+    """A server about to run rounds of `method` (a config entry) on the toy population."""
+    population = population or Toy()
+    options = METHODS.parse(method["method"], {k: v for k, v in method.items() if k != "method"}, "toy")
+    training = parse(Training, {"rounds": 1, "batch_size": 8, "learning_rate": 0.1, **training}, "training")
+    built = METHODS[method["method"]].target(options, model, training, 0)
+    if built.pooled:
+        population.trainers = [np.concatenate(population.trainers)]
+    shared = built.init_shared(stream(0, "shared"))
+    state = State(0, shared, built.init_server(shared), {}, {}, {})
+    private = ClientStore(lambda client: built.init_private(stream(0, "private", client)))
+    private.trees = state.private
+    trainer = ClientTrainer(built, training, population, 0)
+    channel = channel or Dense(DenseOptions(), shared)
+    memory = ClientStore(lambda client: channel.init_memory())
+    server = Server(trainer, channel, state, private, memory, chunk=8, say=print)
+    return SimpleNamespace(server=server, state=state, method=built, population=population, shared=shared)
+
+
+def gradients(leaves, loss):
+    """Gradients of a scalar loss by name, and the loss."""
+    leaves = {name: leaf.detach().clone().requires_grad_() for name, leaf in leaves.items()}
+    value = loss(leaves)
+    value.backward()
+    return {name: leaf.grad for name, leaf in leaves.items()}
+
+
+def first_adam_step(gradient, rate, decay=0.0, value=0.0):
+    """Change of a leaf in Adam's first step: both moments are the (decayed) gradient itself."""
+    gradient = gradient + decay * value
+    return -rate * gradient / (gradient.abs() + 1e-8)
