@@ -178,7 +178,7 @@ class Collection:
             total = len(self.missing) + len(self.runs)
             raise FedbenchError(
                 f"{len(self.missing)} of {total} runs of config {self.config.name!r} are missing; "
-                f"the first is {first.cell.path} ({first.reason}): run it, or aggregate what is there"
+                f"the first is {first.cell.path} ({first.reason}): run it, or aggregate what is there with --partial"
             )
 
 

@@ -69,7 +69,7 @@ def lay_out(data: ExperimentData, rows: pd.DataFrame) -> Layout:
     reference = data.experiment.reference
     columns = {
         "Method": _method,
-        "n": lambda row: str(row.n),
+        "n": lambda row: f"{row.n} of {row.n + row.diverged}" if row.diverged else str(row.n),
         "Accuracy, %": _accuracy,
         "P10": lambda row: percent(row.p10),
         "Worst": lambda row: percent(row.worst),
@@ -142,10 +142,9 @@ def _method(row) -> str:
 
 def _accuracy(row) -> str:
     if row.n == 0:
-        return f"diverged ({row.diverged} of {row.diverged})"
+        return "diverged"
     spread = "" if pd.isna(row.accuracy_low) else f" ± {percent((row.accuracy_high - row.accuracy_low) / 2)}"
-    diverged = f" ({row.diverged} of {row.n + row.diverged} diverged)" if row.diverged else ""
-    return f"{percent(row.accuracy_mean)}{spread}{diverged}"
+    return f"{percent(row.accuracy_mean)}{spread}"
 
 
 def _difference(row, reference: str | None) -> str:

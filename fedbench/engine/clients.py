@@ -46,7 +46,8 @@ class FlatGroup:
         self.names = list(names)
         self.shapes = [local[name].shape[1:] for name in self.names]
         self.sizes = [shape.numel() for shape in self.shapes]
-        self.flat = torch.cat([local[name].reshape(len(local[name]), -1) for name in self.names], dim=1).requires_grad_()
+        columns = [local[name].reshape(len(local[name]), -1) for name in self.names]
+        self.flat = torch.cat(columns, dim=1).requires_grad_()
 
     def leaves(self) -> Tree:
         """Views of the buffer by leaf name, differentiable."""

@@ -39,7 +39,7 @@ def draw(data: ExperimentData, options: PartitionsOptions = PartitionsOptions())
         _panel(axes, meta)
         labels = data.runs[(data.runs.dataset == dataset) & (data.runs.partition == partition)].iloc[0]
         title = labels.partition_label if single_dataset else f"{labels.dataset_label}\n{labels.partition_label}"
-        axes.set_title(title, pad=15)
+        axes.set_title(title, pad=21)
     return figure
 
 
