@@ -1,0 +1,87 @@
+"""Every channel with every choice of its options, found in the registry, and messages to send through it."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from fedbench.channels.base import Channel
+from fedbench.channels.build import build_channel
+from fedbench.config import parse_entry
+from fedbench.options import adapter
+from fedbench.randomness import stream
+from fedbench.registry import CHANNELS
+from fedbench.tree import Tree
+
+
+def variants(codec: str) -> list[dict[str, Any]]:
+    """Options of a codec: every choice of every closed option, and a small, a middle and the largest number."""
+    schema = adapter(CHANNELS[codec].options).json_schema()
+    axes = {name: _values(field) for name, field in schema.get("properties", {}).items()}
+    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+
+
+def _values(field: dict[str, Any]) -> list[Any]:
+    if "enum" in field or "const" in field:
+        return field.get("enum", [field.get("const")])
+    if field.get("type") == "boolean":
+        return [False, True]
+    if field.get("type") == "number" and "maximum" in field:
+        return [1e-9, 0.3, field["maximum"]]
+    return [field["default"]]
+
+
+# (codec and options, for messages in test names)
+CASES = [{"codec": codec, **chosen} for codec in CHANNELS for chosen in variants(codec)]
+# codecs that send each client's message by itself
+SINGLE = [case for case in CASES if CHANNELS[case["codec"]].target.pack is not Channel.pack]
+
+
+def name_of(case: dict[str, Any]) -> str:
+    return "-".join(map(str, case.values()))
+
+
+def make_channel(case: dict[str, Any], template: Tree, error_feedback: bool = False) -> Channel:
+    return build_channel(parse_entry("channels", "tested", {**case, "error_feedback": error_feedback}), template)
+
+
+def streams(position: int) -> np.random.Generator:
+    """The generators of one round."""
+    return stream(0, "channel", 1, position)
+
+
+SHAPES = [(), (1,), (7,), (2, 3), (3, 1, 3, 2), (33,)]
+# within fp16's range; a small set makes equal magnitudes, zeros and denormals common
+VALUES = st.one_of(
+    st.floats(-6e4, 6e4, width=32),
+    st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 1e-30, -1e-45, 65504.0]),
+)
+
+
+@st.composite
+def stacked_messages(draw, min_leaves: int = 1) -> Tree:
+    """One to three clients' messages of a few leaves."""
+    clients = draw(st.integers(1, 3))
+    shapes = draw(st.lists(st.sampled_from(SHAPES), min_size=min_leaves, max_size=4))
+    tree = {}
+    for number, shape in enumerate(shapes):
+        size = clients * int(np.prod(shape))
+        values = draw(st.lists(VALUES, min_size=size, max_size=size))
+        # names in falling order: a codec must go by the template's order, not the alphabet's
+        tree[f"leaf{9 - number}"] = torch.tensor(values, dtype=torch.float32).reshape(clients, *shape)
+    return tree
+
+
+def template_of(messages: Tree) -> Tree:
+    return {name: torch.empty(leaf.shape[1:]) for name, leaf in messages.items()}
+
+
+def weights_of(messages: Tree) -> torch.Tensor:
+    """Unequal weights that sum to one."""
+    clients = len(next(iter(messages.values())))
+    weights = torch.arange(1, clients + 1, dtype=torch.float64)
+    return weights / weights.sum()
