@@ -1,0 +1,194 @@
+"""results/report.html: one page that opens from disk, with every figure inside."""
+
+from __future__ import annotations
+
+import base64
+import importlib.resources
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pandas as pd
+
+from fedbench.analysis.collect import Collection, ExperimentData, Missing, collect, labels, read_partition
+from fedbench.analysis.layout import Layout, lay_out
+from fedbench.analysis.plot import figure_path, require_figure
+from fedbench.analysis.tables import build
+from fedbench.analysis.text import human_bytes, percent, signed
+from fedbench.config import Config
+from fedbench.errors import FedbenchError
+from fedbench.io import write_text
+from fedbench.registry import FIGURES
+from fedbench.spec import Paths
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image inside the page."""
+
+    source: str
+    alt: str
+    caption: str
+    link: str | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment."""
+
+    name: str
+    title: str
+    question: str
+    findings: list[str]
+    table: Layout
+    figures: list[Picture]
+    runs: list[Mapping[str, Any]]
+    missing: tuple[Missing, ...]
+
+
+def report(config: Config, paths: Paths) -> Path:
+    """Write report.html from the run folders and the figures that :func:`fedbench.analysis.plot.plot` has drawn.
+
+    Experiments without any finished run are named as such.
+
+    Returns
+    -------
+    The written file.
+
+    Raises
+    ------
+    FedbenchError
+        If a figure or a partition's picture is missing, or a file is damaged.
+    """
+    collection = collect(config, paths)
+    there = [name for name in config.experiments if collection.has(name)]
+    template = importlib.resources.files("fedbench.analysis").joinpath("report.html").read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    runs = collection.runs
+    page = environment.from_string(template).render(
+        name=config.name,
+        sections=[_section(collection.experiment(name), paths) for name in there],
+        without_runs=[config.experiments[name].title for name in config.experiments if name not in there],
+        counts={"runs": len(runs), "missing": len(collection.missing), "diverged": int(runs.diverged.sum())},
+        missing=collection.missing,
+        diverged=_diverged(runs),
+        hours=float(runs.seconds_wall.astype(float).sum()) / 3600,
+        sent=human_bytes(float(runs.bytes_total.astype(float).sum())),
+        partitions=_partitions(collection, paths),
+        environment=_environment(collection),
+        example=runs.iloc[0].to_dict(),
+        target=str(paths.run(_cell(collection)) / "summary.json"),
+    )
+    out = paths.root / "report.html"
+    write_text(out, page)
+    return out
+
+
+def _cell(collection: Collection):
+    from fedbench.spec import Cell
+
+    first = collection.runs.iloc[0]
+    return Cell(first.dataset, first.partition, first.model, first.method, int(first.seed))
+
+
+def _section(data: ExperimentData, paths: Paths) -> Section:
+    experiment = data.experiment
+    rows = build(data)
+    findings = [text for task in data.tasks for text in _findings(data, task, rows)]
+    figures = [_figure(data, name, paths, findings) for name in dict.fromkeys(experiment.figures)]
+    shown = lay_out(data, rows)
+    return Section(
+        data.name, experiment.title, experiment.question, findings, shown, figures, _runs(data), data.missing
+    )
+
+
+def _findings(data: ExperimentData, task, rows: pd.DataFrame) -> list[str]:
+    """The most accurate method and the frontier of a task, in words."""
+    part = task.of(rows)
+    sound = part[part.accuracy_mean.notna()]
+    if sound.empty:
+        return [f"{data.title(task)}: every run diverged."]
+    best = sound.loc[sound.accuracy_mean.idxmax()]
+    spread = "" if pd.isna(best.accuracy_low) else f" ± {percent((best.accuracy_high - best.accuracy_low) / 2)}"
+    text = f"{data.title(task)}: most accurate is {best.label} with {percent(best.accuracy_mean)}{spread} %"
+    if pd.notna(best.gain_over_base_mean):
+        text += f" ({signed(best.gain_over_base_mean)} points over the base, {human_bytes(best.bytes_total)} in all)"
+    frontier = part[part.frontier].sort_values("bytes_total", kind="stable")
+    return [f"{text}. Nothing beats, from cheap to dear: {', '.join(frontier.label)}."]
+
+
+def _figure(data: ExperimentData, name: str, paths: Paths, findings: list[str]) -> Picture:
+    path = require_figure(paths, data.name, name)
+    summary = FIGURES[name].summary
+    pdf = figure_path(paths, data.name, name, "pdf")
+    link = pdf.relative_to(paths.root).as_posix() if pdf.is_file() else None
+    alt = f"Figure {name} of the experiment {data.experiment.title}: {summary} {' '.join(findings)}"
+    return Picture(_embed(path), alt, summary, link)
+
+
+def _embed(path: Path) -> str:
+    try:
+        return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
+    except OSError as error:
+        raise FedbenchError(f"{path}: cannot read: {error.strerror}; make it again and repeat the report") from None
+
+
+def _runs(data: ExperimentData) -> list[Mapping[str, Any]]:
+    columns = ["dataset", "partition", "model", "method", "seed", "diverged", "seconds_wall", "bytes_total"]
+    frame = data.runs[columns].assign(accuracy=data.runs[data.headline].map(percent))
+    frame["bytes_total"] = frame.bytes_total.astype(float).map(human_bytes)
+    return frame.to_dict("records")
+
+
+def _diverged(runs: pd.DataFrame) -> list[str]:
+    wrong = runs[runs.diverged.astype(bool)]
+    return [
+        f"{row.dataset}/{row.partition}/{row.model}/{row.method}/seed{row.seed}: round {row.diverged_round:.0f}"
+        for row in wrong.itertuples()
+    ]
+
+
+def _partitions(collection: Collection, paths: Paths) -> list[tuple[Picture, list[tuple[str, str]]]]:
+    """Picture and skew of each partition that runs use, of its first seed."""
+    found = []
+    seeds = collection.runs.groupby(["dataset", "partition"], sort=False).seed.min()
+    for (dataset, partition), seed in seeds.items():
+        meta = read_partition(paths, dataset, partition, seed)
+        labelled = {section: labels(collection.config, section, [name])[name] for section, name in
+                    (("datasets", dataset), ("partitions", partition))}  # fmt: skip
+        title = f"{labelled['datasets']} · {labelled['partitions']}, seed {seed}"
+        skew = meta["statistics"]
+        facts = [
+            ("Clients", f"{meta['clients']}"),
+            ("Samples per client", f"{skew['smallest']:,} to {skew['largest']:,}"),
+            ("Gini of the sizes", f"{skew['gini']:.2f}"),
+            ("Jensen-Shannon distance", f"{skew['jensen_shannon_mean']:.2f}"),
+            ("Effective classes", f"{skew['effective_classes_mean']:.1f} of {len(meta['counts'][0])}"),
+        ]
+        alt = f"Samples of each class that each client of {title} holds; " + ", ".join(
+            ": ".join(fact) for fact in facts
+        )
+        picture = paths.partition(dataset, partition, seed) / "partition.png"
+        found.append((Picture(_embed(picture), alt, title), facts))
+    return found
+
+
+def _environment(collection: Collection) -> list[tuple[str, list[str]]]:
+    """Versions, commits and devices with the number of runs behind each, where they are not all the same."""
+    values: dict[str, Counter] = {}
+    for record in collection.records:
+        git = record["git"]
+        commit = (git["commit"] or "not a git checkout")[:12]
+        state = {True: ", with uncommitted changes", False: "", None: ""}[git["dirty"]]
+        facts = {"Commit": commit + state, "Device": str(record["device"]), "Threads": str(record["threads"])}
+        for key, value in (facts | dict(record["versions"])).items():
+            values.setdefault(key, Counter())[str(value)] += 1
+    return [
+        (key, [value if len(found) == 1 else f"{value} ({count} runs)" for value, count in found.items()])
+        for key, found in values.items()
+    ]

@@ -1,0 +1,244 @@
+"""What figures contain: scales, labels, who is marked."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from fake_runs import RECIPES, Recipe
+from matplotlib.colors import to_hex
+from PIL import Image
+
+from fedbench.analysis.collect import collect
+from fedbench.analysis.figures._style import COLOURS, byte_ticks, method_styles
+from fedbench.analysis.figures.pareto import ParetoOptions
+from fedbench.analysis.figures.partitions import client_order
+from fedbench.analysis.plot import plot
+from fedbench.errors import FedbenchError
+from fedbench.registry import FIGURES
+
+EVERY = ("ablation", "fairness", "gates", "learning-curves", "pareto", "partitions")
+
+
+@pytest.fixture(scope="module")
+def data(results):
+    world, paths = results
+    return collect(world.config, paths).experiment("main")
+
+
+def draw(data, name, options=None):
+    return FIGURES[name].target(data, options or FIGURES[name].options())
+
+
+def texts(figure):
+    figure.canvas.draw()
+    found = [text.get_text() for axes in figure.axes for text in axes.texts]
+    return found + [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+
+
+def test_all_figures_are_registered():
+    assert set(EVERY) <= set(FIGURES)
+    assert all(FIGURES[name].summary for name in FIGURES)
+
+
+def test_listing_figures_imports_nothing_heavy():
+    program = (
+        "import sys; from fedbench.registry import FIGURES; list(FIGURES); "
+        "print([m for m in ('torch', 'matplotlib', 'pandas', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_pareto(data):
+    figure = draw(data, "pareto")
+    axes = figure.axes[0]
+    assert axes.get_xscale() == "log"
+    assert "Bytes" in axes.get_xlabel()
+    found = texts(figure)
+    assert set(data.methods.values()) <= set(found)
+    assert {"Pareto frontier", "dominated", "some seeds diverged"} <= set(found)
+    # methods that send nothing stand left of all others, on a tick of their own
+    at = {container.get_label(): container.lines[0].get_xdata()[0] for container in axes.containers}
+    free = {at["Base"], at["Local only"]}
+    assert len(free) == 1
+    assert max(free) < at["Head only"] == 2 * 7_720 * 10 * 20
+    axes.figure.canvas.draw()
+    labels = dict(zip(axes.get_xticks(), [label.get_text() for label in axes.get_xticklabels()], strict=True))
+    assert labels[free.pop()] == "0"
+    # the frontier is coloured, the dominated are not
+    colours = {container.get_label(): to_hex(container.lines[0].get_color()) for container in axes.containers}
+    assert colours["FedSDG"].upper() in COLOURS
+    assert colours["FedAvg"] == colours["Base"] == "#a8a8a8"
+    frontier = next(line for line in axes.lines if line.get_label() == "Pareto frontier")
+    assert np.allclose(sorted(set(frontier.get_ydata())), [0.61, 0.78])
+
+
+def test_pareto_counts_per_client(data):
+    figure = draw(data, "pareto", ParetoOptions(axis="per-client"))
+    at = {container.get_label(): container.lines[0].get_xdata()[0] for container in figure.axes[0].containers}
+    assert at["Head only"] == 2 * 7_720 * 20
+    assert not figure.axes[0].child_axes
+    both = draw(data, "pareto").axes[0].child_axes
+    assert len(both) == 1
+    assert "per client" in both[0].get_xlabel()
+
+
+def test_pareto_error_bars_are_the_sample_std(data):
+    container = next(one for one in draw(data, "pareto").axes[0].containers if one.get_label() == "FedSDG")
+    (low, high) = container.lines[2][0].get_segments()[0][:, 1]
+    assert (high - low) / 2 == pytest.approx(0.0264575131)
+
+
+def test_pareto_of_one_method_and_one_seed(fresh):
+    world, paths = fresh(recipes={"fa-lora": RECIPES["fa-lora"]}, seeds=(0,))
+    figure = draw(collect(world.config, paths).experiment("main"), "pareto")
+    assert "FA+LoRA" in texts(figure)
+
+
+def test_pareto_without_bytes(fresh):
+    world, paths = fresh(recipes={"base": RECIPES["base"], "local-only": RECIPES["local-only"]}, reference=None)
+    with pytest.raises(FedbenchError, match="no finished run sends bytes"):
+        draw(collect(world.config, paths).experiment("main"), "pareto")
+
+
+def test_ablation(data):
+    figure = draw(data, "ablation")
+    bars, differences = figure.axes
+    assert [label.get_text() for label in bars.get_yticklabels()] == list(data.methods.values())
+    assert bars.get_xlim()[0] == 0  # bars start at zero
+    widths = [patch.get_width() for patch in bars.patches]
+    assert widths == pytest.approx([0.5, 0.61, 0.59, 0.72, 0.78, 0.71, 2.0 / 3, 0.665])
+    dots = [len(line.get_xdata()) for line in bars.lines if line.get_label() == "_seeds"]
+    assert dots == [3, 3, 3, 3, 3, 3, 3, 2]
+    found = " ".join(text.get_text() for text in differences.texts)
+    assert "reference" in found
+    assert "+6.0" in found
+    assert "p = " in found
+    assert "(1 diverged)" in " ".join(text.get_text() for text in bars.texts)
+
+
+def test_ablation_without_reference_has_bars_only(fresh):
+    world, paths = fresh(reference=None)
+    assert len(draw(collect(world.config, paths).experiment("main"), "ablation").axes) == 1
+
+
+def test_learning_curves(data):
+    figure = draw(data, "learning-curves")
+    rounds, sent = figure.axes
+    assert rounds.get_xscale() == "linear"
+    assert sent.get_xscale() == "log"
+    assert {"FedSDG", "FedAvg (SGD) (diverged)"} <= set(texts(figure))
+    line = next(line for line in rounds.lines if line.get_label() == "FedSDG")
+    assert line.get_xdata().tolist() == list(range(21))
+    assert line.get_ydata()[-1] == pytest.approx(0.78)
+    bands = [band for band in rounds.collections if band.get_label() == "_band"]
+    assert bands
+    over = next(line for line in sent.lines if line.get_label() == "FedSDG")
+    assert over.get_xdata()[-1] == 2 * 593_296 * 10 * 20
+
+
+def test_single_seed_curves_have_no_band(fresh):
+    world, paths = fresh(seeds=(0,))
+    figure = draw(collect(world.config, paths).experiment("main"), "learning-curves")
+    assert not [band for axes in figure.axes for band in axes.collections]
+
+
+def test_gates(data):
+    figure = draw(data, "gates")
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "FedSDG"
+    assert {"attention (output projection)", "FFN (second layer)"} <= set(texts(figure))
+    lines = {line.get_label(): line for line in axes.lines}
+    attention, ffn = lines["attention (output projection)"], lines["FFN (second layer)"]
+    assert attention.get_xdata().tolist() == [1, 2, 3, 4, 5, 6]
+    assert (ffn.get_ydata() > attention.get_ydata()).all()
+
+
+def test_gates_without_gates(fresh):
+    world, paths = fresh(recipes={name: RECIPES[name] for name in ("fa-lora", "fedavg")})
+    with pytest.raises(FedbenchError, match=r"figure gates: none of its finished runs has a gates\.csv"):
+        draw(collect(world.config, paths).experiment("main"), "gates")
+
+
+def test_fairness(data):
+    figure = draw(data, "fairness")
+    (axes,) = figure.axes
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert len(legend) == len(data.methods)
+    assert "Base\n42 / 50 / 58" in legend
+    curve = next(line for line in axes.lines if line.get_label().startswith("Base"))
+    assert len(curve.get_xdata()) == 1 + 10 * 3
+    assert curve.get_ydata()[-1] == 1
+
+
+def test_partitions(data):
+    figure = draw(data, "partitions")
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "Dirichlet 0.1"
+    assert "JS distance 0.51" in " ".join(texts(figure))
+
+
+def test_client_order_makes_a_diagonal():
+    counts = np.array([[0, 0, 9], [9, 0, 0], [0, 9, 0]])
+    assert client_order(counts).tolist() == [1, 2, 0]
+
+
+def test_facets_per_task(fresh):
+    world, paths = fresh(partitions={"dirichlet-0.1": "Dirichlet 0.1", "iid": "IID"})
+    data = collect(world.config, paths).experiment("main")
+    for name in EVERY:
+        titles = [axes.get_title(loc="left") for axes in draw(data, name).axes]
+        assert any("IID" in title for title in titles), name
+        assert any("Dirichlet 0.1" in title for title in titles), name
+
+
+def test_each_method_has_one_look(results):
+    styles = method_styles(results[0].config)
+    assert len({style.colour for style in styles.values()}) == len(RECIPES)
+    many = {f"m{i}": Recipe({"method": "fedavg"}, (0.7, 0.7, 0.7), 1, 1) for i in range(14)}
+    from fake_runs import make_world
+
+    looks = method_styles(make_world(many, reference=None).config).values()
+    assert len({(look.colour, look.marker) for look in looks}) == 14
+
+
+@pytest.mark.parametrize(("low", "high"), [(1e3, 1e9), (2e3, 9e3), (5e5, 5e6), (1, 1e15)])
+def test_byte_ticks(low, high):
+    ticks = byte_ticks(low, high)
+    assert 2 <= len(ticks) <= 6
+    assert all(low <= tick <= high for tick in ticks)
+
+
+def test_plot_writes_png_and_pdf(fresh):
+    world, paths = fresh(figures=("pareto", "gates"))
+    files = plot(world.config, paths, "main")
+    folder = paths.root / "figures" / "main"
+    assert files == [folder / "pareto.png", folder / "pareto.pdf", folder / "gates.png", folder / "gates.pdf"]
+    with Image.open(files[0]) as image:
+        assert image.width > 900
+    assert files[1].read_bytes().startswith(b"%PDF")
+    again = {file: file.read_bytes() for file in files}
+    assert plot(world.config, paths, "main", "gates") == files[2:]
+    assert all(file.read_bytes() == content for file, content in again.items())
+
+
+def test_plot_reads_only_the_experiment_that_it_draws(fresh):
+    from fedbench.config import Experiment, Grid
+
+    world, paths = fresh(figures=("pareto",))
+    grid = Grid(dataset="digits", partition="dirichlet-0.1", model="vit", method=["fedavg"])
+    world.config.experiments["other"] = Experiment(title="Other", cells=[grid], seeds=[0], figures=["pareto"])
+    for path in paths.root.glob("runs/**/fedsdg/**/summary.json"):
+        path.write_text("{")
+    assert len(plot(world.config, paths, "other")) == 2
+    with pytest.raises(FedbenchError, match="not valid JSON"):
+        plot(world.config, paths, "main")
+
+
+def test_plot_of_an_unknown_name(results):
+    world, paths = results
+    with pytest.raises(FedbenchError, match="did you mean 'main'"):
+        plot(world.config, paths, "mian")
+    with pytest.raises(FedbenchError, match="has no figure 'pareto'"):
+        plot(world.config, paths, "main", "pareto")

@@ -1,0 +1,288 @@
+"""Collecting runs and the tables made from them, against a world whose answers are known."""
+
+import json
+import shutil
+from math import isnan
+
+import pandas as pd
+import pytest
+from fake_runs import BASE, CLIENTS, RECIPES, ROUNDS, Recipe, make_world, write_run
+from scipy import stats
+
+from fedbench.analysis.collect import collect
+from fedbench.analysis.layout import escape_latex, lay_out
+from fedbench.analysis.summary import COLUMNS
+from fedbench.analysis.tables import TARGET_MARGIN, aggregate, build
+from fedbench.analysis.text import human_bytes, percent, signed
+from fedbench.config import Experiment, Grid
+from fedbench.errors import FedbenchError
+from fedbench.spec import Cell, Paths
+
+
+@pytest.fixture(scope="module")
+def table(results):
+    world, paths = results
+    return build(collect(world.config, paths).experiment("main")).set_index("method")
+
+
+def test_summary_has_one_row_per_run(results, tmp_path):
+    world, paths = results
+    files = aggregate(world.config, paths)
+    summary = pd.read_csv(paths.root / "summary.csv")
+    assert list(summary.columns) == COLUMNS
+    assert len(summary) == len(RECIPES) * 3
+    assert {file.name for file in files} == {"summary.csv", "main.csv", "main.md", "main.tex"}
+    row = summary[(summary.method == "fedsdg") & (summary.seed == 1)].iloc[0]
+    assert row.last_personal_mean == pytest.approx(0.79)
+    assert row.base_personal == BASE
+    assert row.gain_over_base_last_personal == pytest.approx(0.29)
+    assert row.gain_over_local_last_personal == pytest.approx(0.79 - 0.62)
+    assert row.bytes_total == 2 * 593_296 * CLIENTS * ROUNDS
+    assert row.bytes_per_client == 2 * 593_296 * ROUNDS
+    assert row.bytes_uplink == row.bytes_downlink == row.bytes_total / 2
+    assert row.bytes_one_time == 21_000_000
+    assert row.method_label == "FedSDG"
+
+
+def test_means_and_intervals(table):
+    row = table.loc["fedsdg"]
+    assert row.n == 3
+    assert row.accuracy_mean == pytest.approx(0.78)
+    assert row.accuracy_std == pytest.approx(0.0264575131)
+    assert row.accuracy_high - row.accuracy_mean == pytest.approx(4.302652729911275 * 0.0264575131 / 3**0.5)
+    assert row.gain_over_base_mean == pytest.approx(0.28)
+    assert row.gain_over_local_mean == pytest.approx(0.17)
+    assert row.worst == pytest.approx(0.68)
+
+
+def test_paired_difference_and_holm(table):
+    a, b = RECIPES["fedsdg"].accuracy, RECIPES["fa-lora"].accuracy
+    expected = stats.ttest_rel(a, b)
+    row = table.loc["fedsdg"]
+    assert row.difference_mean == pytest.approx(0.06)
+    assert row.difference_p == pytest.approx(expected.pvalue)
+    assert row.difference_n == 3
+    tested = table.difference_p.dropna()
+    assert len(tested) == len(RECIPES) - 1
+    assert row.difference_p_holm >= row.difference_p
+    # the smallest p is multiplied by the size of the family
+    smallest = tested.idxmin()
+    assert table.difference_p_holm[smallest] == pytest.approx(min(1, len(tested) * tested.min()))
+    assert isnan(table.difference_p_holm["fa-lora"])
+
+
+def test_frontier_and_hypervolume(table):
+    assert set(table.index[table.frontier]) == {"local-only", "fedsdg"}
+    shares = table.hypervolume_share
+    assert shares["fedsdg"] > 0
+    assert shares["fedavg"] == 0
+    assert (table.hypervolume_task == table.hypervolume_task.iloc[0]).all()
+
+
+def test_cost_to_target(table):
+    row = table.loc["fedsdg"]
+    assert row.target_accuracy == pytest.approx(0.72 - TARGET_MARGIN)
+    assert row.bytes_to_target == row.rounds_to_target * 2 * 593_296 * CLIENTS
+    assert 0 < row.rounds_to_target < table.loc["fa-lora"].rounds_to_target < ROUNDS
+    assert isnan(table.loc["head-only"].rounds_to_target)
+
+
+def test_diverged_runs_are_counted_and_enter_no_mean(table, results):
+    row = table.loc["fedavg-sgd"]
+    assert (row.n, row.diverged) == (2, 1)
+    assert row.accuracy_mean == pytest.approx((0.66 + 0.67) / 2)
+    assert not row.frontier
+    world, paths = results
+    aggregate(world.config, paths)
+    text = (paths.root / "tables" / "main.md").read_text()
+    line = next(line for line in text.splitlines() if "FedAvg (SGD)" in line)
+    assert "†" in line
+    assert "2 of 3" in line
+    assert "† diverged" in text
+
+
+def test_a_method_that_always_diverges_is_shown_as_such(fresh):
+    recipes = {
+        "fa-lora": RECIPES["fa-lora"],
+        "fedavg": Recipe({"method": "fedavg", "label": "FedAvg"}, (0.9, 0.9, 0.9), 1, 1, diverged=frozenset({0, 1, 2})),
+    }
+    world, paths = fresh(recipes=recipes)
+    rows = build(collect(world.config, paths).experiment("main")).set_index("method")
+    assert rows.loc["fedavg"].n == 0
+    assert isnan(rows.loc["fedavg"].accuracy_mean)
+    assert rows.frontier.tolist() == [True, False]
+    aggregate(world.config, paths)
+    assert "diverged" in (paths.root / "tables" / "main.md").read_text()
+
+
+def test_single_seed_has_no_interval(fresh):
+    world, paths = fresh(seeds=(0,))
+    data = collect(world.config, paths).experiment("main")
+    rows = build(data)
+    assert rows.accuracy_low.isna().all()
+    assert rows.accuracy_std.isna().all()
+    assert rows.difference_p.isna().all()
+    shown = lay_out(data, rows)
+    cells = [cell.text for group in shown.groups for row in group.rows for cell in row]
+    assert not any("±" in cell or "[" in cell for cell in cells)
+    assert "One seed gives no interval." in shown.notes
+    assert "n = 1" in shown.caption
+
+
+def test_caption_names_metric_selection_and_n(fresh):
+    world, paths = fresh(metric="global", selection="tail")
+    data = collect(world.config, paths).experiment("main")
+    rows = build(data)
+    caption = lay_out(data, rows).caption
+    assert "global test accuracy" in caption
+    assert "last 10 evaluated rounds" in caption
+    assert "n = 3" in caption
+    assert rows.set_index("method").accuracy_mean["fedsdg"] == pytest.approx(0.73)
+
+
+def test_missing_run_is_an_error_or_a_note(fresh):
+    world, paths = fresh()
+    shutil.rmtree(paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedsdg", 1)))
+    with pytest.raises(FedbenchError, match=r"1 of 24 runs .* digits/dirichlet-0.1/vit/fedsdg/seed1 \(not run yet\)"):
+        aggregate(world.config, paths)
+    assert not (paths.root / "summary.csv").exists()
+    aggregate(world.config, paths, require_all=False)
+    assert len(pd.read_csv(paths.root / "summary.csv")) == 23
+    assert "1 of 24 runs are missing" in (paths.root / "tables" / "main.md").read_text()
+
+
+def test_run_of_another_spec_is_missing(fresh):
+    world, paths = fresh()
+    other = make_world()
+    other.config.training["rounds"] = 7
+    cell = Cell("digits", "dirichlet-0.1", "vit", "fedavg", 0)
+    write_run(other, cell, paths)
+    with pytest.raises(FedbenchError, match="made by another spec"):
+        aggregate(world.config, paths)
+
+
+def test_nothing_run_yet(tmp_path):
+    with pytest.raises(FedbenchError, match="no finished run of config 'fake'"):
+        aggregate(make_world().config, Paths(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("summary.json", "{", "not valid JSON"),
+        ("summary.json", "{}", "no digest"),
+        ("rounds.csv", "", "damaged"),
+        ("rounds.csv", "round,cumulative_bytes\n0,0\n", "no column val_accuracy"),
+        ("clients.csv", 'client\n"', "damaged"),
+        ("clients.csv", None, "cannot read"),
+    ],
+)
+def test_damaged_file_is_one_clear_line(fresh, name, content, message):
+    world, paths = fresh()
+    path = paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedavg", 0)) / name
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(FedbenchError, match=message) as error:
+        aggregate(world.config, paths)
+    assert str(path) in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_truncated_rounds_are_noticed(fresh):
+    world, paths = fresh()
+    path = paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedavg", 0)) / "rounds.csv"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
+    with pytest.raises(FedbenchError, match=r"ends with round 17, summary.json says 20"):
+        aggregate(world.config, paths)
+
+
+def test_summary_without_a_key_names_it(fresh):
+    world, paths = fresh()
+    path = paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedavg", 0)) / "summary.json"
+    values = json.loads(path.read_text())
+    del values["bytes"]["one_time"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(FedbenchError, match="key 'one_time'"):
+        aggregate(world.config, paths)
+
+
+def test_selection_best_without_validation(fresh):
+    world, paths = fresh(selection="best")
+    for path in paths.root.glob("runs/**/summary.json"):
+        values = json.loads(path.read_text())
+        del values["selections"]["best"]
+        path.write_text(json.dumps(values))
+    with pytest.raises(FedbenchError, match=r"experiments\.main\.selection"):
+        aggregate(world.config, paths)
+
+
+def test_second_call_writes_the_same_bytes(fresh):
+    world, paths = fresh()
+    first = {file: file.read_bytes() for file in aggregate(world.config, paths)}
+    second = {file: file.read_bytes() for file in aggregate(world.config, paths)}
+    assert first == second
+
+
+def test_experiments_share_runs(fresh):
+    world, paths = fresh()
+    grid = Grid(dataset="digits", partition="dirichlet-0.1", model="vit", method=["fedsdg", "fa-lora"])
+    world.config.experiments["few"] = Experiment(title="Few", cells=[grid], seeds=[2, 0])
+    collection = collect(world.config, paths)
+    few = collection.experiment("few")
+    assert list(zip(few.runs.method, few.runs.seed, strict=True)) == [
+        ("fedsdg", 2), ("fa-lora", 2), ("fedsdg", 0), ("fa-lora", 0),
+    ]  # fmt: skip
+    assert len(collection.runs) == 24
+    shown = lay_out(few, build(few))
+    assert not any(column.startswith(("Δ", "p (")) for column in shown.columns)
+
+
+def test_tasks_become_groups(fresh):
+    world, paths = fresh(partitions={"dirichlet-0.1": "Dirichlet 0.1", "iid": "IID"})
+    data = collect(world.config, paths).experiment("main")
+    shown = lay_out(data, build(data))
+    assert [group.title for group in shown.groups] == ["Dirichlet 0.1", "IID"]
+    aggregate(world.config, paths)
+    assert r"\multicolumn" in (paths.root / "tables" / "main.tex").read_text()
+
+
+def test_equal_labels_are_told_apart(fresh):
+    recipes = {name: Recipe({"method": "fedavg", "label": "FedAvg"}, (0.7, 0.7, 0.7), 1, 1) for name in ("a", "b")}
+    world, paths = fresh(recipes=recipes, reference=None)
+    assert list(collect(world.config, paths).experiment("main").methods.values()) == ["FedAvg (a)", "FedAvg (b)"]
+
+
+def test_latex_is_escaped(results):
+    assert escape_latex(r"50 % of a_b & {c} ~ $x$ #1 ^ \d") == (
+        r"50 \% of a\_b \& \{c\} \textasciitilde{} \$x\$ \#1 \textasciicircum{} \textbackslash{}d"
+    )
+    world, paths = results
+    aggregate(world.config, paths)
+    text = (paths.root / "tables" / "main.tex").read_text()
+    assert r"FedAvg \& top\_1\%" in text
+    assert text.isascii()
+    rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
+    assert len({line.replace(r"\&", "").count("&") for line in rows}) == 1
+
+
+def test_markdown_rows_have_one_width(results):
+    world, paths = results
+    aggregate(world.config, paths)
+    lines = [line for line in (paths.root / "tables" / "main.md").read_text().splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in lines}) == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (648, "648 B"), (999, "999 B"), (1000, "1 kB"), (5120, "5.12 kB"), (999_999, "1 MB"),
+     (44_639_000, "44.6 MB"), (8.87e9, "8.87 GB"), (float("nan"), "")],
+)  # fmt: skip
+def test_human_bytes(count, text):
+    assert human_bytes(count) == text
+
+
+def test_percent_and_signed():
+    assert percent(0.7845) == "78.5"
+    assert signed(-0.012) == "−1.2"
+    assert signed(0.0004) == "+0.0" or signed(0.0004) == "0.0"
+    assert signed(-0.0) == "0.0"
+    assert signed(float("nan")) == ""
