@@ -12,27 +12,34 @@ from hypothesis import strategies as st
 from fedbench.channels.base import Channel
 from fedbench.channels.build import build_channel
 from fedbench.config import parse_entry
+from fedbench.errors import FedbenchError
 from fedbench.options import adapter
 from fedbench.randomness import stream
 from fedbench.registry import CHANNELS
 from fedbench.tree import Tree
 
+NUMBERS = {"number": [1e-9, 0.3, 1.0], "integer": [1, 2, 8], "boolean": [False, True]}
+
 
 def variants(codec: str) -> list[dict[str, Any]]:
-    """Options of a codec: every choice of every closed option, and a small, a middle and the largest number."""
-    schema = adapter(CHANNELS[codec].options).json_schema()
-    axes = {name: _values(field) for name, field in schema.get("properties", {}).items()}
+    """Options of a codec: every choice of closed options, and of numbers those of a few that it accepts."""
+    fields = adapter(CHANNELS[codec].options).json_schema().get("properties", {})
+    axes = {
+        name: [value for value in _values(field) if _accepted(codec, name, value)] for name, field in fields.items()
+    }
     return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
 
 
 def _values(field: dict[str, Any]) -> list[Any]:
-    if "enum" in field or "const" in field:
-        return field.get("enum", [field.get("const")])
-    if field.get("type") == "boolean":
-        return [False, True]
-    if field.get("type") == "number" and "maximum" in field:
-        return [1e-9, 0.3, field["maximum"]]
-    return [field["default"]]
+    return field.get("enum") or NUMBERS.get(field.get("type")) or [field["default"]]
+
+
+def _accepted(codec: str, name: str, value: Any) -> bool:
+    try:
+        CHANNELS.parse(codec, {name: value}, "test")
+    except FedbenchError:
+        return False
+    return True
 
 
 # (codec and options, for messages in test names)
