@@ -46,7 +46,7 @@ def _umask() -> int:
 def writing_errors(path: Path) -> Iterator[None]:
     """Turn what the system says about an unwritable place into one line with the way out."""
     advice = {
-        errno.ENOSPC: "free some space and run again; finished rounds are kept",
+        errno.ENOSPC: "free some space and run again",
         errno.EDQUOT: "the quota is used up; free some space and run again",
         errno.EACCES: "choose a writable folder",
         errno.EROFS: "choose a writable folder",

@@ -52,27 +52,27 @@ class RunSpec:
     @cached_property
     def data_spec(self) -> dict[str, Any]:
         """What the prepared data depend on."""
-        return _plain(self.dataset)
+        return plain(self.dataset)
 
     @cached_property
     def partition_spec(self) -> dict[str, Any]:
         """What the partition depends on."""
-        return {"dataset": self.data_spec, "partition": _plain(self.partition), "seed": self.seed}
+        return {"dataset": self.data_spec, "partition": plain(self.partition), "seed": self.seed}
 
     @cached_property
     def base_spec(self) -> dict[str, Any]:
         """What the base model depends on."""
         base = None if self.base is None else {k: v for k, v in asdict(self.base).items() if k not in NOT_IDENTITY}
-        return {"dataset": self.data_spec, "model": _plain(self.model), "base": base}
+        return {"dataset": self.data_spec, "model": plain(self.model), "base": base}
 
     @cached_property
     def full(self) -> dict[str, Any]:
         """What the run depends on, as plain data."""
         return {
             **self.base_spec,
-            "partition": _plain(self.partition),
-            "method": {k: v for k, v in _plain(self.method).items() if k != "channel"},
-            "channel": _plain(self.channel),
+            "partition": plain(self.partition),
+            "method": {k: v for k, v in plain(self.method).items() if k != "channel"},
+            "channel": plain(self.channel),
             "training": asdict(self.training),
             "seed": self.seed,
         }
@@ -82,7 +82,7 @@ class RunSpec:
         return digest(self.full)
 
 
-def _plain(plugin: Plugin) -> dict[str, Any]:
+def plain(plugin: Plugin) -> dict[str, Any]:
     """A plug-in entry as one flat mapping, without labels."""
     values = {**asdict(plugin.entry), **asdict(plugin.options)}
     return {key: value for key, value in values.items() if key not in NOT_IDENTITY}

@@ -6,6 +6,7 @@ shape ``[...]``. Everything here is elementwise in that axis.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ def stack(trees: Iterable[Tree]) -> Tree:
 def concatenate(trees: Iterable[Tree]) -> Tree:
     """Join stacked trees along the client axis."""
     trees = list(trees)
+    if len(trees) == 1:
+        return trees[0]
     return {name: torch.cat([tree[name] for tree in trees]) for name in trees[0]} if trees else {}
 
 
@@ -75,7 +78,7 @@ def count(tree: Tree) -> int:
 
 def norm(tree: Tree) -> float:
     """Euclidean norm of all leaves together."""
-    return float(sum(leaf.double().square().sum() for leaf in tree.values())) ** 0.5 if tree else 0.0
+    return math.sqrt(sum(float(torch.linalg.vector_norm(leaf)) ** 2 for leaf in tree.values()))
 
 
 def to_device(tree: Tree, device) -> Tree:

@@ -122,7 +122,7 @@ def prepare(dataset: Plugin, out: Path, data_root: Path) -> Store:
         If the source's files are missing or damaged, labels do not fit, or `out` cannot be written.
     """
     from fedbench.registry import DATA_SOURCES
-    from fedbench.spec import _plain as plain
+    from fedbench.spec import plain as plain
 
     entry, where = dataset.entry, f"datasets.{dataset.name}"
     with io.writing_folder(out) as folder:

@@ -1,14 +1,14 @@
 """Local training of many clients at once.
 
-The trainable leaves of a chunk of K clients lie side by side in flat buffers [K, P], one per optimiser
-group; an ordinary torch optimiser on those buffers trains K independent clients, because its updates are
-elementwise. Clipping, penalties and the number of steps are per client. A client that runs out of batches
-leaves the buffers together with its optimiser state. K = 1 is the reference.
+The trainable leaves of a chunk of K clients are stacked as [K, ...]; an ordinary torch optimiser on them
+trains K independent clients, because its updates are elementwise. Clipping, penalties and the number of
+steps are per client. A client that runs out of batches leaves the stack together with its optimiser state.
+K = 1 is the reference.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -36,24 +36,6 @@ class Trained:
 
     result: LocalResult
     losses: Tensor
-
-
-class FlatGroup:
-    """One optimiser group's leaves of K clients in a buffer [K, P]."""
-
-    def __init__(self, group: Group, names: Sequence[str], local: Tree):
-        self.group = group
-        self.names = list(names)
-        self.shapes = [local[name].shape[1:] for name in self.names]
-        self.sizes = [shape.numel() for shape in self.shapes]
-        columns = [local[name].reshape(len(local[name]), -1) for name in self.names]
-        self.flat = torch.cat(columns, dim=1).requires_grad_()
-
-    def leaves(self) -> Tree:
-        """Views of the buffer by leaf name, differentiable."""
-        pieces = self.flat.split(self.sizes, dim=1)
-        named = zip(self.names, pieces, self.shapes, strict=True)
-        return {name: piece.view(-1, *shape) for name, piece, shape in named}
 
 
 class ClientTrainer:
@@ -118,9 +100,11 @@ class ClientTrainer:
     def _run_phase(self, phase: Phase, plan: Plan, local: Tree, received: Tree, rate: float) -> tuple[Tree, Tensor]:
         """Train the phase's leaves; returns the local state afterwards and each client's mean loss [K]."""
         clients = len(plan.steps)
-        groups = _flat_groups(phase, local)
-        optimiser = self._optimiser(groups, rate)
-        constant = {name: leaf for name, leaf in local.items() if not any(name in g.names for g in groups)}
+        groups = _grouped(phase, local)
+        names = [name for _, members in groups for name in members]
+        leaves = {name: local[name].clone(memory_format=torch.contiguous_format).requires_grad_() for name in names}
+        constant = {name: leaf for name, leaf in local.items() if name not in leaves}
+        optimiser = self._optimiser(groups, leaves, rate)
         finished: list[Tree] = []  # clients that left, last ones first
         total = torch.zeros(clients, device=self.population.device)
         active = clients
@@ -129,35 +113,35 @@ class ClientTrainer:
                 raise StopNow
             if plan.active[step] < active:
                 remaining = int(plan.active[step])
-                state = {**constant, **_leaves(groups)}
+                state = {**constant, **leaves}
                 finished.append({name: leaf.detach()[remaining:active].clone() for name, leaf in state.items()})
                 active = remaining
-                constant = rows(constant, slice(active))
-                received = rows(received, slice(active))
-                optimiser = self._shrink(optimiser, groups, active, rate)
+                constant, received = rows(constant, slice(active)), rows(received, slice(active))
+                kept = {name: leaf.detach()[:active].clone().requires_grad_() for name, leaf in leaves.items()}
+                optimiser = self._shrink(optimiser, groups, leaves, kept, rate)
+                leaves = kept
             batch = self._batch(plan, step, active)
             for _ in range(phase.repeats):
-                losses = self._step(phase, groups, optimiser, constant, received, batch)
+                losses = self._step(phase, leaves, optimiser, constant, received, batch)
             if phase.after_batch is not None:
                 with torch.no_grad():
-                    state = {**constant, **{name: leaf.detach() for name, leaf in _leaves(groups).items()}}
-                    constant = {**constant, **phase.after_batch(state)}
+                    constant = {**constant, **phase.after_batch({**constant, **_detached(leaves)})}
             total[:active] += losses
-        state = {name: leaf.detach() for name, leaf in {**constant, **_leaves(groups)}.items()}
-        finished.append(state)
-        trained = {name: torch.cat([part[name] for part in reversed(finished)]) for name in state}
+        state = {**constant, **_detached(leaves)}
+        finished.append({name: state[name] for name in local})
+        trained = {name: torch.cat([part[name] for part in reversed(finished)]) for name in local}
         return trained, total / torch.from_numpy(plan.steps).to(total)
 
     def _step(
         self,
         phase: Phase,
-        groups: list[FlatGroup],
+        leaves: Tree,
         optimiser: torch.optim.Optimizer,
         constant: Tree,
         received: Tree,
         batch: Batch,
     ) -> Tensor:
-        local = {**constant, **_leaves(groups)}
+        local = {**constant, **leaves}
         with self.autocast():
             losses = self.method.task.losses(phase.view(local) if phase.view else local, batch)
         objective = losses if phase.penalty is None else losses + phase.penalty(local, received)
@@ -165,7 +149,7 @@ class ClientTrainer:
         objective.sum().backward()
         clip = phase.clip or self.training.clip
         if clip is not None:
-            _clip([group.flat for group in groups], clip)
+            _clip(leaves.values(), clip)
         optimiser.step()
         return losses.detach()
 
@@ -188,15 +172,14 @@ class ClientTrainer:
             None if mask.all() else torch.from_numpy(np.ascontiguousarray(mask)).to(self.population.device),
         )
 
-    def _optimiser(self, groups: list[FlatGroup], rate: float) -> torch.optim.Optimizer:
+    def _optimiser(self, groups: list[tuple[Group, list[str]]], leaves: Tree, rate: float) -> torch.optim.Optimizer:
         training = self.training
         parameters = []
-        for flat in groups:
-            group = flat.group
+        for group, names in groups:
             learning_rate = training.learning_rate if group.learning_rate is None else group.learning_rate
             parameters.append(
                 {
-                    "params": [flat.flat],
+                    "params": [leaves[name] for name in names],
                     "lr": learning_rate * (rate if group.scheduled else 1.0),
                     "weight_decay": training.weight_decay if group.weight_decay is None else group.weight_decay,
                 }
@@ -207,23 +190,27 @@ class ClientTrainer:
         return kind(parameters, lr=1.0, betas=training.betas, fused=True)
 
     def _shrink(
-        self, old: torch.optim.Optimizer, groups: list[FlatGroup], active: int, rate: float
+        self,
+        old: torch.optim.Optimizer,
+        groups: list[tuple[Group, list[str]]],
+        leaves: Tree,
+        kept: Tree,
+        rate: float,
     ) -> torch.optim.Optimizer:
-        """Keep the first `active` clients: their buffers and their optimiser state."""
-        states = [old.state.get(group.flat, {}) for group in groups]
-        for group in groups:
-            group.flat = group.flat.detach()[:active].clone().requires_grad_()
-        new = self._optimiser(groups, rate)
-        for group, state in zip(groups, states, strict=True):
-            new.state[group.flat] = {
-                key: value[:active].clone() if torch.is_tensor(value) and value.dim() == 2 else value
-                for key, value in state.items()
+        """An optimiser for the clients that go on, with their part of the old one's state."""
+        new = self._optimiser(groups, kept, rate)
+        for name, leaf in leaves.items():
+            active = len(kept[name])
+            new.state[kept[name]] = {
+                # moments have the leaf's shape; the step count is one number, the same for all clients
+                key: value[:active].clone() if torch.is_tensor(value) and value.shape == leaf.shape else value
+                for key, value in old.state.get(leaf, {}).items()
             }
         return new
 
 
-def _flat_groups(phase: Phase, local: Tree) -> list[FlatGroup]:
-    """The phase's groups with the leaves that each trains."""
+def _grouped(phase: Phase, local: Tree) -> list[tuple[Group, list[str]]]:
+    """The phase's groups with the names of the leaves that each trains."""
     groups, taken = [], set()
     for group in phase.groups:
         names = [name for name in local if name.startswith(group.prefixes)]
@@ -232,20 +219,19 @@ def _flat_groups(phase: Phase, local: Tree) -> list[FlatGroup]:
             raise FedbenchError(f"leaf {min(twice)!r} is in two optimiser groups of one phase")
         taken.update(names)
         if names:
-            groups.append(FlatGroup(group, names, local))
+            groups.append((group, names))
     if not groups:
         raise FedbenchError(f"no leaf matches the phase's groups; the local state has {', '.join(local) or 'none'}")
     return groups
 
 
-def _leaves(groups: list[FlatGroup]) -> Tree:
-    return {name: leaf for group in groups for name, leaf in group.leaves().items()}
+def _detached(leaves: Tree) -> Tree:
+    return {name: leaf.detach() for name, leaf in leaves.items()}
 
 
-def _clip(buffers: list[Tensor], limit: float) -> None:
-    """Scale each client's gradient to a global norm of at most `limit`, over all buffers together."""
-    gradients = [buffer.grad for buffer in buffers if buffer.grad is not None]
-    norms = torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients]).square().sum(0).sqrt()
-    factor = (limit / (norms + 1e-6)).clamp(max=1.0).unsqueeze(1)
-    for gradient in gradients:
-        gradient.mul_(factor)
+def _clip(leaves: Iterable[Tensor], limit: float) -> None:
+    """Scale each client's gradient to a global norm of at most `limit`, over all leaves together."""
+    gradients = [leaf.grad.reshape(len(leaf), -1) for leaf in leaves if leaf.grad is not None]
+    norms = torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients])
+    factor = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0).unsqueeze(1)
+    torch._foreach_mul_(gradients, factor)

@@ -84,7 +84,8 @@ class Server:
         }
         uplink = [0] * len(cohort)
         weights = self._weights(cohort).to(device)
-        finite = bool(torch.isfinite(losses).all()) and all(bool(torch.isfinite(m).all()) for m in messages.values())
+        # a norm is finite exactly if every value is (and its square does not overflow), in one pass
+        finite = bool(torch.isfinite(losses).all()) and math.isfinite(norm(messages))
         if messages and finite:
             row |= self.method.diagnostics(state.shared, messages, weights)
             streams = [stream(self.seed, "channel", round_number, client) for client in cohort]
@@ -172,4 +173,7 @@ class Server:
 
 
 def _reorder(parts: list[Tree], index: torch.Tensor) -> Tree:
-    return {name: leaf[index.to(leaf.device)] for name, leaf in concatenate(parts).items()}
+    whole = concatenate(parts)
+    if torch.equal(index, torch.arange(len(index))):
+        return whole
+    return {name: leaf[index.to(leaf.device)] for name, leaf in whole.items()}

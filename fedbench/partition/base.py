@@ -70,7 +70,7 @@ def make_partition(partition: Plugin, store: Store, seed: int) -> Partition:
         If a constraint cannot be met; never a silent fallback to another scheme.
     """
     from fedbench.registry import PARTITION_SCHEMES
-    from fedbench.spec import _plain as plain
+    from fedbench.spec import plain as plain
 
     entry, where = partition.entry, f"partitions.{partition.name}"
     train, test = (np.flatnonzero(store.splits == split) for split in (TRAIN, TEST))

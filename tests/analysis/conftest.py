@@ -6,6 +6,14 @@ from fake_runs import make_world, write_runs
 from fedbench.spec import Paths
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _without_fsync():
+    """Thousands of tiny files need not survive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def results(tmp_path_factory):
     """A results folder with every run of the standard world, to be read only."""

@@ -4,11 +4,12 @@ import shutil
 from html.parser import HTMLParser
 
 import pytest
+from fake_runs import make_world, write_runs
 
 from fedbench.analysis.plot import plot
 from fedbench.analysis.report import report
 from fedbench.errors import FedbenchError
-from fedbench.spec import Cell
+from fedbench.spec import Cell, Paths
 
 
 class Page(HTMLParser):
@@ -38,9 +39,11 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-@pytest.fixture
-def page(fresh):
-    world, paths = fresh(figures=("pareto", "gates"), title="Table <1> & more", question="Is x < y?")
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    world = make_world(figures=("pareto", "gates"), title="Table <1> & more", question="Is x < y?")
+    paths = Paths(tmp_path_factory.mktemp("page"))
+    write_runs(world, paths)
     plot(world.config, paths)
     path = report(world.config, paths)
     assert path == paths.root / "report.html"

@@ -42,8 +42,14 @@ def label_points(
         label = axes.annotate(text, point, xytext=(0, 0), textcoords="offset points", fontsize=size, color=colour)
         label.set_in_layout(False)
         label.set_path_effects(_halo())
-        best = min(_candidates(), key=lambda place: _cost(_place(label, place, renderer), taken, frame, place))
-        box = _place(label, best, renderer)
+        extent = label.get_window_extent(renderer)  # its size does not depend on where it stands
+
+        def box_at(place, centre=centre, extent=extent):
+            return _box(centre, extent.width, extent.height, place, scale)
+
+        best = min(_candidates(), key=lambda place: _cost(box_at(place), taken, frame, place))
+        _move(label, best)
+        box = box_at(best)
         taken.append(box)
         if best[0] > DISTANCES[1]:
             near = (min(max(centre[0], box[0]), box[2]), min(max(centre[1], box[1]), box[3]))
@@ -56,14 +62,28 @@ def _candidates() -> list[tuple[float, float]]:
     return [(distance, 2 * pi * step / DIRECTIONS) for distance in DISTANCES for step in range(DIRECTIONS)]
 
 
-def _place(label, place: tuple[float, float], renderer) -> tuple[float, float, float, float]:
+def _move(label, place: tuple[float, float]) -> None:
     distance, angle = place
     dx, dy = cos(angle), sin(angle)
     label.set_position((distance * dx, distance * dy))
-    label.set_horizontalalignment("left" if dx > 0.3 else "right" if dx < -0.3 else "center")
-    label.set_verticalalignment("bottom" if dy > 0.3 else "top" if dy < -0.3 else "center")
-    box = label.get_window_extent(renderer)
-    return box.x0, box.y0, box.x1, box.y1
+    label.set_horizontalalignment(("right", "center", "left")[_side(dx) + 1])
+    label.set_verticalalignment(("top", "center", "bottom")[_side(dy) + 1])
+
+
+def _box(
+    centre, width: float, height: float, place: tuple[float, float], scale: float
+) -> tuple[float, float, float, float]:
+    """Pixels that a label covers when :func:`_move` has put it at `place`."""
+    distance, angle = place
+    dx, dy = cos(angle), sin(angle)
+    left = centre[0] + scale * distance * dx + width * (_side(dx) - 1) / 2
+    bottom = centre[1] + scale * distance * dy + height * (_side(dy) - 1) / 2
+    return left, bottom, left + width, bottom + height
+
+
+def _side(direction: float) -> int:
+    """-1, 0 or 1: on which side of its point a label lies along one axis."""
+    return (direction > 0.3) - (direction < -0.3)
 
 
 def _cost(box, taken, frame, place: tuple[float, float]) -> float:
