@@ -20,13 +20,4 @@ include: "workflow/rules/base.smk"
 include: "workflow/rules/run.smk"
 include: "workflow/rules/analysis.smk"
 include: "workflow/rules/report.smk"
-
-
-# Linting plans nothing and has no targets.
-if workflow.dag_settings is not None:
-    told(
-        plan.check_targets,
-        workflow.dag_settings.targets,
-        [rule.name for rule in rules],
-        SINGLE_FILES,
-    )
+include: "workflow/rules/unknown.smk"

@@ -112,6 +112,14 @@ class Plan:
         """Identity of how an experiment is shown: its own keys and every label."""
         return digest([asdict(self.config.find("experiments", experiment)), self.labels])
 
+    def figure_digest(self, experiment: str, figure: str) -> str:
+        """Identity of how one of an experiment's figures is shown; a figure that it does not list is an error."""
+        shown = self.experiment_digest(experiment)
+        listed = self.experiments[experiment].figures
+        if figure not in listed:
+            raise FedbenchError(f"experiment {experiment!r} has no figure {figure!r}; {nearest(figure, listed)}")
+        return shown
+
     @cached_property
     def labels(self) -> dict[str, str | None]:
         """Labels of all entries, by section and name."""
@@ -148,26 +156,18 @@ class Plan:
             raise FedbenchError(f"no run matches {pattern!r} in config {self.config.name!r}; {hint}")
         return found
 
-    def check_targets(self, targets: Iterable[str], rules: Iterable[str], made: Iterable[str]) -> None:
-        """Reject a target that no rule makes, naming the nearest one that exists.
+    def no_such_target(self, target: str, fixed: Iterable[str]) -> None:
+        """Raise the error for a target that nothing makes, naming the nearest one that exists.
 
         Parameters
         ----------
-        targets : what the user typed
-        rules : names of rules, which are targets too
-        made : files that single rules make, apart from those that follow from the cells
+        target : what the user typed
+        fixed : files that do not follow from the cells
         """
-        # a list without wildcards is cheap; the runs' files are listed only when a name is not among them
-        known = {*rules, *made}
-        unknown = [target for target in targets if target not in known]
-        if not unknown:
-            return
-        known.update(self.files())
-        for target in unknown:
-            if target not in known and not Path(target).is_file():
-                raise FedbenchError(
-                    f"no target named {target!r} in config {self.config.name!r}; {_hint(target, known)}"
-                )
+        hint = nearest(target, {*self.files(), *fixed})
+        if not hint.startswith("did you mean"):  # thousands of names help nobody
+            hint = "`fedbench cells` lists the runs, `snakemake --list` the rules"
+        raise FedbenchError(f"no target named {target!r} in config {self.config.name!r}; {hint}")
 
     def files(self) -> Iterable[str]:
         """Every file that the runs and their inputs consist of."""
@@ -177,12 +177,6 @@ class Plan:
             partition = self.paths.partition(cell.dataset, cell.partition, cell.seed)
             yield from (str(partition / name) for name in PARTITION_FILES)
             yield from (str(self.paths.base(cell.dataset, cell.model) / name) for name in BASE_FILES)
-
-
-def _hint(target: str, known: set[str]) -> str:
-    """Point at the nearest target; with thousands of runs, say how to list them instead of listing them."""
-    hint = nearest(target, known)
-    return hint if hint.startswith("did you mean") else "`fedbench cells` lists the runs, `snakemake --list` the rules"
 
 
 def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tuple[Config, list[str]]:

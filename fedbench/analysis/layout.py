@@ -105,7 +105,7 @@ def caption(data: ExperimentData, rows: pd.DataFrame) -> str:
     """Title, headline selection and metric, and n."""
     counts = sorted(set(rows.n + rows.diverged))
     seeds = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
-    return f"{data.experiment.title.rstrip('.')}. Headline: {data.headline_text}; {seeds} seeds per row."
+    return f"{data.experiment.title.rstrip('.')}. Headline: {data.headline_text}; {seeds} seed{'s' if counts[-1] > 1 else ''} per row."
 
 
 def notes(data: ExperimentData, rows: pd.DataFrame) -> list[str]:
@@ -120,7 +120,7 @@ def notes(data: ExperimentData, rows: pd.DataFrame) -> list[str]:
         found.append(
             f"Δ: mean paired difference to {label} on the same seeds, in percentage points, with its 95 % interval; "
             "p of the paired t test, Holm-corrected over this table. To target: total bytes until the mean test "
-            f"accuracy over seeds is within one point of {label}'s headline."
+            f"accuracy over seeds is within one point of {label}'s headline (–: never)."
         )
     found.append(
         "Bytes: both directions over the whole run, without one-time bytes; per client is the total over the number "
@@ -157,7 +157,7 @@ def _difference(row, reference: str | None) -> str:
 def _to_target(row) -> str:
     if pd.isna(row.target_accuracy) or row.n == 0:
         return ""
-    return "not reached" if pd.isna(row.bytes_to_target) else human_bytes(row.bytes_to_target)
+    return "–" if pd.isna(row.bytes_to_target) else human_bytes(row.bytes_to_target)
 
 
 def _p(value: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import importlib.resources
 from collections import Counter
 from collections.abc import Mapping
@@ -24,12 +25,15 @@ from fedbench.io import write_text
 from fedbench.registry import FIGURES
 from fedbench.spec import Paths
 
+PAGE_SCALE = 0.6  # CSS pixels per pixel of a figure: 8 points of the figure's text become 11 pixels or so
+
 
 @dataclass(frozen=True)
 class Picture:
     """An image inside the page."""
 
     source: str
+    width: int
     alt: str
     caption: str
     link: str | None = None
@@ -128,14 +132,20 @@ def _figure(data: ExperimentData, name: str, paths: Paths, findings: list[str]) 
     pdf = figure_path(paths, data.name, name, "pdf")
     link = pdf.relative_to(paths.root).as_posix() if pdf.is_file() else None
     alt = f"Figure {name} of the experiment {data.experiment.title}: {summary} {' '.join(findings)}"
-    return Picture(_embed(path), alt, summary, link)
+    return Picture(*_embed(path), alt, summary, link)
 
 
-def _embed(path: Path) -> str:
+def _embed(path: Path) -> tuple[str, int]:
+    """A PNG as a data URI, and the width at which its text is as large as the page's small print."""
+    from PIL import Image
+
     try:
-        return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()
-    except OSError as error:
-        raise FedbenchError(f"{path}: cannot read: {error.strerror}; make it again and repeat the report") from None
+        content = path.read_bytes()
+        with Image.open(io.BytesIO(content)) as image:
+            pixels = image.width
+    except OSError as error:  # Pillow's "cannot identify image" is one, too
+        raise FedbenchError(f"{path}: cannot read ({error}); make it again and repeat the report") from None
+    return "data:image/png;base64," + base64.b64encode(content).decode(), round(pixels * PAGE_SCALE)
 
 
 def _runs(data: ExperimentData) -> list[Mapping[str, Any]]:
@@ -174,7 +184,7 @@ def _partitions(collection: Collection, paths: Paths) -> list[tuple[Picture, lis
             ": ".join(fact) for fact in facts
         )
         picture = paths.partition(dataset, partition, seed) / "partition.png"
-        found.append((Picture(_embed(picture), alt, title), facts))
+        found.append((Picture(*_embed(picture), alt, title), facts))
     return found
 
 

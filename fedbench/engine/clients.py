@@ -234,4 +234,5 @@ def _clip(leaves: Iterable[Tensor], limit: float) -> None:
     gradients = [leaf.grad.reshape(len(leaf), -1) for leaf in leaves if leaf.grad is not None]
     norms = torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients])
     factor = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0).unsqueeze(1)
-    torch._foreach_mul_(gradients, factor)
+    for gradient in gradients:
+        gradient.mul_(factor)

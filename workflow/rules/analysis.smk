@@ -1,24 +1,3 @@
-TABLES = [
-    f"{RESULTS}/tables/{name}.{kind}"
-    for name in plan.experiments
-    for kind in ("csv", "md", "tex")
-]
-FIGURES = [
-    f"{RESULTS}/figures/{name}/{figure}.png"
-    for name, experiment in plan.experiments.items()
-    for figure in experiment.figures
-]
-
-
-def summaries(wildcards):
-    """Summaries of an experiment's runs, or of all runs where no experiment is named."""
-    experiment = wildcards.get("experiment")
-    return [
-        plan.target(cell)
-        for cell in (plan.experiment_cells(experiment) if experiment else plan.cells)
-    ]
-
-
 rule aggregate:
     input:
         summaries,
@@ -38,7 +17,7 @@ rule aggregate:
     params:
         shown=[plan.experiment_digest(name) for name in plan.experiments],
     shell:
-        "{FEDBENCH} aggregate {CONFIG} {LOGGED} {log}"
+        "fedbench aggregate 2>&1 | logged {log}"
 
 
 rule figure:
@@ -64,6 +43,6 @@ rule figure:
         mem_mb=4000,
         runtime=30,
     params:
-        shown=lambda wildcards: told(plan.experiment_digest, wildcards.experiment),
+        shown=figure_spec,
     shell:
-        "{FEDBENCH} plot {CONFIG} --experiment {wildcards.experiment} --figure {wildcards.figure} {LOGGED} {log}"
+        "fedbench plot --experiment {wildcards.experiment} --figure {wildcards.figure} 2>&1 | logged {log}"

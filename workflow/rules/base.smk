@@ -17,5 +17,5 @@ rule base:
     params:
         spec=base_spec,
     shell:
-        "{FEDBENCH} pretrain {CONFIG} --dataset {wildcards.dataset} --model {wildcards.model}"
-        " --threads {threads} {LOGGED} {log}"
+        "fedbench pretrain --dataset {wildcards.dataset} --model {wildcards.model}"
+        " --threads {threads} 2>&1 | logged {log}"

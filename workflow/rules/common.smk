@@ -1,4 +1,5 @@
-# What every rule shares: the validated config, its plan, and how the command line is called.
+# What all rules share: the validated config, its plan, and how the command line is called.
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -28,23 +29,27 @@ settings, assignments = told(
 plan = Plan(settings)
 RESULTS = str(plan.paths.root)
 
-# These stand in shell commands as names: Snakemake compares the commands as they are written here, so another
-# Python, another config file with the same content, or a moved checkout reruns nothing.
-CONFIG = shlex.join(
+# Inside a conda environment or container the package comes from this checkout, otherwise from where Snakemake runs.
+python = (
+    f"env PYTHONPATH={shlex.quote(str(workflow.basedir))} python"
+    if workflow.deployment_settings.deployment_method
+    else shlex.quote(sys.executable)
+)
+given = shlex.join(
     [
         *(part for file in config_files for part in ("--config", str(file))),
         *(part for assignment in assignments for part in ("--set", assignment)),
     ]
 )
-# Inside a conda environment or container the package comes from this checkout, otherwise from where Snakemake runs.
-FEDBENCH = (
-    f"env PYTHONPATH={shlex.quote(str(workflow.basedir))} python -m fedbench"
-    if workflow.deployment_settings.deployment_method
-    else f"{shlex.quote(sys.executable)} -m fedbench"
-)
-# Copies a command's output to its log. It outlives the signals that tell a run to save and stop, so that the
-# run can still say so.
-LOGGED = """2>&1 | bash -c 'trap "" INT TERM USR1; exec tee "$0"'"""
+# Two shell functions that all commands use. They stand here because Snakemake reruns what it made when a command or its
+# params change: another Python, another name of the same config, or a moved checkout must rerun nothing.
+# `logged` copies output to a log and outlives the signals that tell a run to save and stop, so that it can still say so.
+PRELUDE = f"""set -euo pipefail
+fedbench() {{ local command=$1; shift; {python} -m fedbench "$command" {given} "$@"; }}
+logged() {{ trap '' INT TERM USR1; tee "$1"; }}
+"""
+# Snakemake formats the prefix like a command
+shell.prefix(PRELUDE.replace("{", "{{").replace("}", "}}"))
 
 
 wildcard_constraints:
@@ -55,17 +60,6 @@ wildcard_constraints:
     experiment=r"[A-Za-z0-9][A-Za-z0-9._+-]*",
     figure=r"[A-Za-z0-9][A-Za-z0-9._+-]*",
     seed=r"0|[1-9][0-9]*",
-
-
-def cell_of(wildcards):
-    """The run that a target's name stands for."""
-    return Cell(
-        wildcards.dataset,
-        wildcards.partition,
-        wildcards.model,
-        wildcards.method,
-        int(wildcards.seed),
-    )
 
 
 def data_spec(wildcards):
@@ -90,4 +84,47 @@ def base_spec(wildcards):
 
 def run_spec(wildcards):
     """What a run depends on."""
-    return told(plan.run_digest, cell_of(wildcards))
+    cell = Cell(
+        wildcards.dataset,
+        wildcards.partition,
+        wildcards.model,
+        wildcards.method,
+        int(wildcards.seed),
+    )
+    return told(plan.run_digest, cell)
+
+
+def figure_spec(wildcards):
+    """How a figure's experiment is shown."""
+    return told(plan.figure_digest, wildcards.experiment, wildcards.figure)
+
+
+def summaries(wildcards):
+    """Summaries of an experiment's runs, or of all runs where no experiment is named."""
+    experiment = wildcards.get("experiment")
+    return [
+        plan.target(cell)
+        for cell in (
+            told(plan.experiment_cells, experiment) if experiment else plan.cells
+        )
+    ]
+
+
+def no_such_target(wildcards):
+    """End the workflow, saying which target was probably meant."""
+    return told(plan.no_such_target, wildcards.anything, FIXED_FILES)
+
+
+TABLES = [
+    f"{RESULTS}/tables/{name}.{kind}"
+    for name in plan.experiments
+    for kind in ("csv", "md", "tex")
+]
+FIGURES = [
+    f"{RESULTS}/figures/{name}/{figure}.{kind}"
+    for name, experiment in plan.experiments.items()
+    for figure in experiment.figures
+    for kind in ("png", "pdf")
+]
+# Files that are made once; all others follow from the names of the runs.
+FIXED_FILES = [f"{RESULTS}/summary.csv", f"{RESULTS}/report.html", *TABLES, *FIGURES]

@@ -16,4 +16,4 @@ rule prepare:
     params:
         spec=data_spec,
     shell:
-        "{FEDBENCH} prepare {CONFIG} --dataset {wildcards.dataset} --threads {threads} {LOGGED} {log}"
+        "fedbench prepare --dataset {wildcards.dataset} --threads {threads} 2>&1 | logged {log}"

@@ -24,5 +24,5 @@ rule partition:
     params:
         spec=partition_spec,
     shell:
-        "{FEDBENCH} partition {CONFIG} --dataset {wildcards.dataset} --partition {wildcards.partition}"
-        " --seed {wildcards.seed} --threads {threads} {LOGGED} {log}"
+        "fedbench partition --dataset {wildcards.dataset} --partition {wildcards.partition}"
+        " --seed {wildcards.seed} --threads {threads} 2>&1 | logged {log}"

@@ -1,18 +1,8 @@
-# Files that one rule makes once; everything else follows from the names of the runs.
-SINGLE_FILES = [
-    f"{RESULTS}/summary.csv",
-    f"{RESULTS}/report.html",
-    *TABLES,
-    *FIGURES,
-    *(figure.replace(".png", ".pdf") for figure in FIGURES),
-]
-
-
 rule report:
     input:
         summary=f"{RESULTS}/summary.csv",
         tables=TABLES,
-        figures=FIGURES,
+        figures=[figure for figure in FIGURES if figure.endswith(".png")],
     output:
         report(
             f"{RESULTS}/report.html",
@@ -31,4 +21,4 @@ rule report:
         mem_mb=4000,
         runtime=30,
     shell:
-        "{FEDBENCH} report {CONFIG} {LOGGED} {log}"
+        "fedbench report 2>&1 | logged {log}"

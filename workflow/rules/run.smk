@@ -21,6 +21,6 @@ rule run:
     params:
         spec=run_spec,
     shell:
-        "{FEDBENCH} train {CONFIG} --dataset {wildcards.dataset} --partition {wildcards.partition}"
+        "fedbench train --dataset {wildcards.dataset} --partition {wildcards.partition}"
         " --model {wildcards.model} --method {wildcards.method} --seed {wildcards.seed}"
-        " --threads {threads} --overwrite {LOGGED} {log}"
+        " --threads {threads} --overwrite 2>&1 | logged {log}"

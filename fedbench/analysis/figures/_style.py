@@ -145,15 +145,17 @@ def percent_axis(axis) -> None:
 
 
 def byte_ticks(low: float, high: float) -> list[float]:
-    """At most six powers of ten between `low` and `high`; within two decades also their doubles and fives."""
+    """At most six round numbers between `low` and `high`: powers of ten, or finer where those are too few."""
     from math import ceil, floor, log10
 
-    powers = range(ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9) + 1)
-    ticks = [10.0**power for power in powers][:: max(1, ceil(len(powers) / 6))]
-    if len(ticks) < 2:
-        every = [m * 10.0**p for p in range(floor(log10(low)), ceil(log10(high)) + 1) for m in (1, 2, 5)]
+    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+    ticks: list[float] = []
+    for multiples in ((1,), (1, 2, 5), range(1, 10)):
+        every = [multiple * 10.0**power for power in powers for multiple in multiples]
         ticks = [tick for tick in every if low <= tick <= high]
-    return ticks
+        if len(ticks) > 1:
+            break
+    return ticks[:: max(1, ceil(len(ticks) / 6))]
 
 
 def bytes_scale(axis, ticks: list[float], names: dict[float, str] | None = None) -> None:
@@ -180,4 +182,4 @@ def facets(figure: Figure, count: int, columns: int = 3, **options):
 def facet_size(count: int, columns: int = 3, height: float = 2.6) -> tuple[float, float]:
     """Width and height of a figure of `count` facets; one alone is not stretched over the whole width."""
     rows = -(-count // min(count, columns))
-    return (4.6 if count == 1 else WIDTH), rows * height + 0.4
+    return (5.2 if count == 1 else WIDTH), rows * height + 0.4

@@ -63,8 +63,11 @@ def draw(data: ExperimentData, options: AblationOptions = AblationOptions()) -> 
     grid[-1][0].set_xlabel(f"Accuracy, %\n({data.headline_short})")
     percent_axis(grid[-1][0].xaxis)
     if compared:
+        tested = (
+            "paired, 95 % interval, Holm-corrected p" if table.difference_p.notna().any() else "one seed: no interval"
+        )
         label = data.methods.get(data.experiment.reference, data.experiment.reference)
-        grid[-1][1].set_xlabel(f"Difference to {label}, points\n(paired, 95 % interval, Holm-corrected p)")
+        grid[-1][1].set_xlabel(f"Difference to {label}, points\n({tested})")
         percent_axis(grid[-1][1].xaxis)
         _limit_differences(grid[-1][1], table)
     return figure

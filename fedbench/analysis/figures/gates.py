@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
     from fedbench.analysis.collect import ExperimentData, Task
 
-SITES = {"attention": ("attention (output projection)", ATTENTION, "o"), "ffn": ("FFN (second layer)", FFN, "s")}
+# Rings around squares: where both kinds of site agree (a fixed gate, one gate per block), both stay visible.
+SITES = {
+    "attention": ("attention (output projection)", ATTENTION, {"marker": "o", "markersize": 6.5, "fillstyle": "none"}),
+    "ffn": ("FFN (second layer)", FFN, {"marker": "s", "markersize": 3.2}),
+}
 
 
 @options
@@ -80,28 +84,20 @@ def _panel(axes: Axes, gates: pd.DataFrame) -> dict:
     handles = {}
     kinds = sorted(gates.site.unique())
     for place, kind in enumerate(kinds):
-        label, colour, marker = SITES.get(kind, (kind, COLOURS[2 + place], "^"))
+        label, colour, marker = SITES.get(kind, (kind, COLOURS[2 + place], {"marker": "^", "markersize": 4}))
         by_block = gates[gates.site == kind].groupby("block").value
         low, lower, middle, upper, high = (by_block.quantile(q) for q in (0.1, 0.25, 0.5, 0.75, 0.9))
         blocks = middle.index + 1
         axes.fill_between(blocks, low, high, color=colour, alpha=0.10, linewidth=0, label="_middle80")
         axes.fill_between(blocks, lower, upper, color=colour, alpha=0.20, linewidth=0, label="_middle50")
-        (line,) = axes.plot(
-            blocks,
-            middle,
-            color=colour,
-            marker=marker,
-            markersize=4,
-            markeredgecolor="white",
-            markeredgewidth=0.5,
-            label=label,
-        )
+        (line,) = axes.plot(blocks, middle, color=colour, label=label, **marker)
         handles[label] = line
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.margins(x=0.04)
     clients = gates.drop_duplicates(["seed", "client"])
+    seeds = clients.seed.nunique()
     axes.annotate(
-        f"{clients.client.nunique()} clients × {clients.seed.nunique()} seeds",
+        f"{clients.client.nunique()} clients × {seeds} seed{'s' if seeds > 1 else ''}",
         (1, 1),
         xycoords="axes fraction",
         xytext=(-3, -3),

@@ -62,7 +62,9 @@ def draw(data: ExperimentData, options: ParetoOptions = ParetoOptions()) -> Figu
     for place, ((task, points), facet) in enumerate(zip(measured, axes, strict=True)):
         _facet(facet, data, task, points, options)
         facet.set_ylabel("Accuracy, %" if place % 2 == 0 else "")
-    figure.legend(handles=_key(measured), loc="outside lower center", ncols=3 if len(axes) == 1 else 5)
+    figure.legend(
+        handles=_key(measured), loc="outside lower center", ncols=3 if len(axes) == 1 else 5, columnspacing=1.5
+    )
     for (_, points), facet in zip(measured, axes, strict=True):
         _write_labels(facet, data, points)
     return figure
