@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
-import io
 import importlib.resources
+import io
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
