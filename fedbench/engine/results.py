@@ -54,15 +54,15 @@ def evaluation_columns(evaluation: Evaluation) -> dict[str, float | None]:
 def remember(state: State, evaluation: Evaluation, row: dict[str, Any]) -> None:
     """Keep the per-client accuracies that the selections need; `row` is not yet among the state's rows.
 
-    Round 0 stands in for all selections until a trained round is evaluated.
+    Round 0 stands in for all selections until a trained round is evaluated. Without validation samples there is
+    no best round.
     """
     kept = state.accuracies
     personal = evaluation.personal.tolist()
     if row["round"] == 0:
         kept["base"] = evaluation.shared.tolist()
     earlier = [old for old in _evaluated(state) if old["round"] > 0]
-    best = max((old["val_accuracy"] or 0.0 for old in earlier), default=-1.0)
-    if (row["val_accuracy"] or 0.0) > best:
+    if row["val_accuracy"] is not None and all(row["val_accuracy"] > old["val_accuracy"] for old in earlier):
         kept["best"] = personal
     kept["last"], kept["global"] = personal, evaluation.shared.tolist()
     state.tail = [*(state.tail if earlier else []), personal][-TAIL:]
@@ -78,9 +78,9 @@ def selections(state: State) -> dict[str, Any]:
     trained = [row for row in evaluated if row["round"] > 0] or evaluated
     tail = trained[-TAIL:]
     chosen = {"last": [trained[-1]], "tail": tail}
-    if all(row["val_accuracy"] is not None for row in trained):
+    if "best" in state.accuracies:
         chosen["best"] = [max(trained, key=lambda row: (row["val_accuracy"], -row["round"]))]
-    vectors = {"last": state.accuracies["last"], "best": state.accuracies["best"], "tail": np.mean(state.tail, axis=0)}
+    vectors = {**state.accuracies, "tail": np.mean(state.tail, axis=0)}
     return {
         name: {
             "rounds": [row["round"] for row in rows],
@@ -105,7 +105,7 @@ def client_rows(state: State, store: Store, partition: Partition) -> list[dict[s
             "n_test": len(partition.test[client]),
             "participations": state.participations.get(client, 0),
             "accuracy_personal": kept["last"][client],
-            "accuracy_personal_best": kept["best"][client],
+            "accuracy_personal_best": kept["best"][client] if "best" in kept else None,
             "accuracy_personal_tail": float(tail[client]),
             "accuracy_global": kept["global"][client],
             "accuracy_base": kept["base"][client],
