@@ -1,0 +1,244 @@
+"""One round: who takes part, at what rate, what travels, what is kept."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from fedbench.channels.base import Channel, Delivery
+from fedbench.channels.build import build_channel
+from fedbench.config import Training, parse_entry
+from fedbench.engine import server
+from fedbench.engine.checkpoint import State
+from fedbench.engine.clients import Trained
+from fedbench.engine.server import Server, rate, sample_cohort
+from fedbench.engine.store import ClientStore
+from fedbench.methods.base import LocalResult, Method
+from fedbench.tree import weighted_mean
+
+
+@pytest.mark.parametrize(
+    ("clients", "participation", "size"), [(100, 0.1, 10), (6, 0.67, 4), (7, 1.0, 7), (5, 0.01, 1), (1, 0.1, 1)]
+)
+def test_cohort(clients, participation, size):
+    cohorts = [sample_cohort(3, number, clients, participation) for number in range(1, 60)]
+    for cohort in cohorts:
+        assert len(cohort) == len(set(cohort)) == size
+        assert cohort == sorted(cohort)
+        assert set(cohort) <= set(range(clients))
+        assert all(type(client) is int for client in cohort)
+    assert cohorts == [sample_cohort(3, number, clients, participation) for number in range(1, 60)]
+    if size < clients:
+        assert cohorts != [sample_cohort(4, number, clients, participation) for number in range(1, 60)]
+        assert len({tuple(cohort) for cohort in cohorts}) > 1
+
+
+def test_every_client_is_as_likely():
+    counts = np.zeros(20)
+    for number in range(2000):
+        counts[sample_cohort(0, number, 20, 0.25)] += 1
+    # binomial(2000, 1/4): mean 500, standard deviation 19.4
+    assert abs(counts - 500).max() < 5 * 19.4
+
+
+def test_rate():
+    assert [rate(Training(rounds=4), number) for number in (1, 4)] == [1.0, 1.0]
+    cosine = Training(rounds=4, schedule="cosine")
+    halves = [1.0, 0.5 + 0.25 * 2**0.5, 0.5, 0.5 - 0.25 * 2**0.5]
+    assert [rate(cosine, number) for number in (1, 2, 3, 4)] == pytest.approx(halves)
+    assert rate(cosine, 5) == pytest.approx(0, abs=1e-15), "the round after the last would be at zero"
+
+
+class Adds(Method):
+    """Shared and private leaves of one tensor each; what training does is up to the test."""
+
+    def build_task(self, classifier):
+        return None
+
+
+class FakeTrainer:
+    """Client c adds ``gain(round, c)`` [100] to the shared leaf and one to its own counter."""
+
+    def __init__(self, method, gain, sizes=(5, 5, 5)):
+        self.method, self.training, self.seed, self.gain = method, method.training, 0, gain
+        self.population = SimpleNamespace(
+            trainers=[np.arange(size) for size in sizes], device=torch.device("cpu"), clients=len(sizes)
+        )
+        self.chunks = []
+
+    def steps(self, client):
+        return len(self.population.trainers[client])
+
+    def train(self, clients, received, private, number, factor):
+        self.chunks.append(list(clients))
+        gains = torch.stack([self.gain(number, client) for client in clients])
+        trained = {"x": received["x"] + gains, "count": private["count"] + 1}
+        result = LocalResult(received, trained, torch.ones(len(clients)), factor)
+        return Trained(result, torch.tensor([float(client) for client in clients]))
+
+
+def positions(*chosen):
+    gain = torch.zeros(100)
+    gain[list(chosen)] = 1.0
+    return gain
+
+
+def make_server(trainer, channel=None, chunk=8):
+    state = State(round_number=0, shared={"x": torch.zeros(100)}, server={}, channel={}, private={}, memory={})
+    channel = channel or build_channel(parse_entry("channels", "dense", {"codec": "dense"}), state.shared)
+    private, memory = ClientStore(lambda client: {"count": torch.tensor(0.0)}), ClientStore(lambda client: {})
+    private.trees, memory.trees = state.private, state.memory
+    lines = []
+    made = Server(trainer, channel, state, private, memory, chunk, lines.append)
+    made.lines = lines
+    return made
+
+
+@pytest.fixture
+def cohorts(monkeypatch):
+    """Rounds 1 to 4 have these cohorts."""
+    chosen = {1: [0, 1], 2: [1, 2], 3: [0, 2], 4: [0, 2]}
+    monkeypatch.setattr(server, "sample_cohort", lambda seed, number, clients, participation: chosen[number])
+    return chosen
+
+
+def test_bytes_of_rounds_by_hand(cohorts):
+    """First contact and clients that missed a round get 400 bytes; an up-to-date client gets the change."""
+    method = Adds(None, None, Training(rounds=4), 0)
+    # round 2's change touches three positions: one byte of coding, three gaps, three values
+    gains = {1: lambda c: positions(c, 99), 2: lambda c: positions(c, 99), 3: lambda c: positions(7), 4: positions}
+    made = make_server(FakeTrainer(method, lambda number, client: gains[number](client)))
+    rows = [made.round(number) for number in (1, 2, 3, 4)]
+    assert [row["uplink_bytes"] for row in rows] == [800] * 4
+    assert [row["downlink_bytes"] for row in rows] == [
+        400 + 400,  # first contact
+        16 + 400,  # client 1 took part in round 1 (positions 0, 1, 99); client 2 is new
+        400 + 16,  # client 0 missed round 2; client 2 gets positions 1, 2, 99
+        6 + 6,  # both get position 7
+    ]
+    assert [row["downlink_bytes_per_client"] for row in rows] == [400, 208, 208, 6]
+    assert [row["uplink_bytes_per_client"] for row in rows] == [400] * 4
+    assert [row["cumulative_bytes"] for row in rows] == [1600, 2816, 4032, 4844]
+    assert made.state.totals == {"uplink": 3200, "downlink": 1644}
+    assert [row["cohort"] for row in rows] == ["0 1", "1 2", "0 2", "0 2"]
+    assert [row["train_loss"] for row in rows] == [0.5, 1.5, 1.0, 1.0]
+
+
+def test_rounds_move_the_shared_leaves_and_count_participations(cohorts):
+    method = Adds(None, None, Training(rounds=4), 0)
+    made = make_server(FakeTrainer(method, lambda number, client: positions(client)))
+    made.round(1)
+    made.round(2)
+    # mean of two clients' gains, twice
+    assert made.state.shared["x"][:4].tolist() == [0.5, 1.0, 0.5, 0.0]
+    assert {c: float(tree["count"]) for c, tree in made.state.private.items()} == {0: 1, 1: 2, 2: 1}
+    assert made.state.participations == {0: 1, 1: 2, 2: 1}
+    assert made.state.seen == {0: 1, 1: 2, 2: 2}
+
+
+def test_aggregation_weighs_by_samples(cohorts):
+    method = Adds(None, None, Training(rounds=4, aggregation="samples"), 0)
+    made = make_server(FakeTrainer(method, lambda number, client: positions(client), sizes=(6, 2, 100)))
+    made.round(1)
+    assert made.state.shared["x"][:3].tolist() == [0.75, 0.25, 0.0]
+
+
+class Compact(Channel):
+    """Delivers everything for one byte, and knows a form of the mean in seven."""
+
+    def uplink(self, messages, weights, memory, state, streams):
+        ones = [1] * len(weights)
+        return Delivery(weighted_mean(messages, weights), memory, ones, [2] * len(weights), change_bytes=7), state
+
+
+@pytest.mark.parametrize(("additive", "update"), [(True, 7), (False, 16)])
+def test_codecs_form_of_the_change_serves_additive_methods_only(additive, update, cohorts):
+    method = Adds(None, None, Training(rounds=4), 0)
+    method.additive = additive
+    made = make_server(FakeTrainer(method, lambda number, client: positions(client, 99)), Compact(None, {}))
+    assert made.round(1)["downlink_bytes"] == 400 + 2 + 400 + 2, "bytes that the exchange sent down are counted"
+    assert made.round(2)["downlink_bytes"] == update + 2 + 400 + 2
+
+
+def test_method_that_does_not_communicate_has_no_bytes(cohorts):
+    method = Adds(None, None, Training(rounds=4), 0)
+    method.communicates = False
+    made = make_server(FakeTrainer(method, lambda number, client: positions(client)))
+    rows = [made.round(number) for number in (1, 2, 3)]
+    for column in ("uplink_bytes", "downlink_bytes", "cumulative_bytes", "downlink_bytes_per_client"):
+        assert [row[column] for row in rows] == [0, 0, 0], column
+
+
+def test_not_finite_message_is_a_diverged_round(cohorts):
+    method = Adds(None, None, Training(rounds=4), 0)
+    made = make_server(
+        FakeTrainer(method, lambda number, client: positions(client) * (torch.inf if number == 2 else 1))
+    )
+    assert made.round(1)["diverged"] == 0
+    before = made.state.shared["x"].clone()
+    row = made.round(2)
+    assert row["diverged"] == 1
+    assert made.state.diverged_round == 2
+    assert torch.equal(made.state.shared["x"], before), "the shared leaves stay those of the last sound round"
+    assert made.state.participations == {0: 1, 1: 1}
+
+
+def test_chunks_go_from_most_to_fewest_steps(cohorts, monkeypatch):
+    monkeypatch.setattr(server, "sample_cohort", lambda *_: [0, 1, 2, 3, 4])
+    method = Adds(None, None, Training(rounds=1), 0)
+    trainer = FakeTrainer(method, lambda number, client: positions(client), sizes=(3, 9, 5, 9, 1))
+    made = make_server(trainer, chunk=2)
+    made.round(1)
+    assert trainer.chunks == [[1, 3], [2, 0], [4]]
+    assert made.state.shared["x"][:5].tolist() == pytest.approx([0.2] * 5)
+
+
+def test_out_of_memory_halves_the_chunk(cohorts, monkeypatch):
+    monkeypatch.setattr(server, "sample_cohort", lambda *_: [0, 1, 2, 3, 4])
+    method = Adds(None, None, Training(rounds=1), 0)
+    trainer = FakeTrainer(method, lambda number, client: positions(client), sizes=(3, 9, 5, 9, 1))
+    train = trainer.train
+
+    def small(clients, *rest):
+        if len(clients) > 2:
+            raise torch.OutOfMemoryError
+        return train(clients, *rest)
+
+    trainer.train = small
+    made = make_server(trainer, chunk=5)
+    row = made.round(1)
+    assert trainer.chunks == [[1, 3], [2, 0], [4]]
+    assert made.lines == ["out of memory with 5 clients at once; going on with 2"]
+    assert row["train_loss"] == pytest.approx(2.0)
+    assert made.state.shared["x"][:5].tolist() == pytest.approx([0.2] * 5)
+    trainer.train = lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError)
+    with pytest.raises(torch.OutOfMemoryError):
+        made.round(2)
+
+
+def test_client_store():
+    created = []
+
+    def create(client):
+        created.append(client)
+        return {"a": torch.full((2,), float(client)), "b": torch.tensor(float(-client))}
+
+    store = ClientStore(create)
+    device = torch.device("cpu")
+    stacked = store.gather([3, 1], device)
+    assert stacked["a"].tolist() == [[3, 3], [1, 1]]
+    assert stacked["b"].tolist() == [-3, -1]
+    assert not store.trees, "reading stores nothing"
+    changed = {name: leaf + 10 for name, leaf in stacked.items()}
+    store.scatter([3, 1], changed)
+    assert set(store.trees) == {1, 3}
+    assert 3 in store
+    assert 2 not in store
+    changed["a"].zero_()
+    assert store.gather([1, 2, 3], device)["a"].tolist() == [[11, 11], [2, 2], [13, 13]], "rows are copies"
+    gathered = store.gather([1], device)
+    gathered["a"].zero_()
+    assert store.trees[1]["a"].tolist() == [11, 11]
+    assert created == [3, 1, 2], "a stored client is not created again"
+    assert store.gather([], device) == {}
