@@ -106,7 +106,7 @@ def caption(data: ExperimentData, rows: pd.DataFrame) -> str:
     counts = sorted(set(rows.n + rows.diverged))
     seeds = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
     noun = "seeds" if counts[-1] > 1 else "seed"
-    return f"{data.experiment.title.rstrip('.')}. Headline: {data.headline_text}; {seeds} seed{'s' if counts[-1] > 1 else ''} per row."
+    return f"{data.experiment.title.rstrip('.')}. Headline: {data.headline_text}; {seeds} {noun} per row."
 
 
 def notes(data: ExperimentData, rows: pd.DataFrame) -> list[str]:
