@@ -34,7 +34,7 @@ smoke: $(INSTALLED)
 	$(SNAKEMAKE) --configfile workflow/configs/smoke.yaml --quiet rules host
 
 test: $(INSTALLED)
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadgroup
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

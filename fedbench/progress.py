@@ -82,15 +82,16 @@ class Progress:
         for column, (name, show) in SHOWN.items():
             if row.get(column) is not None:
                 self._shown[name] = show(row[column])
-        text = ", ".join(f"{name} {value}" for name, value in self._shown.items())
+        parts = [f"{name} {value}" for name, value in self._shown.items()]
         remaining = self._remaining(number, now)
         if remaining is not None:
-            text += f", {duration(remaining)} left"
+            parts.append(f"{duration(remaining)} left")
+        text = ", ".join(parts)
         if self._bar is not None:
             self._bar.update(self._task, completed=number, shown=text)
         elif now - self._printed >= self.every or number >= self.total:
             self._printed = now
-            self._line(f"{self.unit} {number}/{self.total}: {text}" if text else f"{self.unit} {number}/{self.total}")
+            print(f"{self.label} {self.unit} {number}/{self.total}: {text}", file=self.stream, flush=True)
 
     def _remaining(self, number: int, now: float) -> float | None:
         first, since = self._first
@@ -103,6 +104,3 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
-
-    def _line(self, text: str) -> None:
-        print(f"{self.label} {text}", file=self.stream, flush=True)

@@ -63,11 +63,11 @@ class Workspace:
         from fedbench.pretrain import make_base
         from fedbench.progress import Progress
 
+        device = choose_device(self.device)
         store = self.store(spec)
         folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
         self.say(f"making the base of {spec.cell.model} on {spec.cell.dataset} -> {folder}")
         set_threads(self.threads)
-        device = choose_device(self.device)
         make_base(
             spec,
             store,
@@ -117,6 +117,7 @@ class Workspace:
         from fedbench.engine.rounds import run
         from fedbench.progress import Progress
 
+        device = choose_device(self.device)
         store, partition, base = self.store(spec), self.clients(spec), self.base(spec, checkpoints)
         folder = out or self.plan.paths.run(spec.cell)
         set_threads(self.threads)
@@ -127,7 +128,7 @@ class Workspace:
             base,
             folder,
             checkpoint_of(folder, checkpoints),
-            device=choose_device(self.device),
+            device=device,
             threads=self.threads,
             chunk=chunk,
             progress=Progress(),
@@ -146,17 +147,24 @@ def checkpoint_of(folder: Path, checkpoints: Path) -> Path:
 
 
 def choose_device(name: str) -> Any:
-    """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1`` as a torch device."""
+    """``auto`` (a GPU where there is one), ``cpu``, ``cuda`` or ``cuda:1`` as a torch device.
+
+    Raises
+    ------
+    FedbenchError
+        If there is no such device here.
+    """
     import torch
 
+    found = torch.cuda.device_count()
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        name = "cuda" if found else "cpu"
+    kind, _, index = name.partition(":")
+    if name != "cpu" and (kind != "cuda" or not (index or "0").isdigit() or int(index or 0) >= found):
         raise FedbenchError(
-            f"--device {name}: this machine offers {torch.cuda.device_count()} CUDA devices; use cpu or auto"
+            f"--device {name}: not here; use auto or cpu{', or cuda:N with N < ' + str(found) if found else ''}"
         )
-    return device
+    return torch.device(name)
 
 
 def set_threads(count: int) -> None:

@@ -1,0 +1,60 @@
+"""What a config asks for, by name."""
+
+from pathlib import Path
+
+import pytest
+
+from fedbench.config import load
+from fedbench.errors import FedbenchError
+from fedbench.plan import Plan, from_workflow
+from fedbench.spec import resolve
+
+ROOT = Path(__file__).parents[1]
+SMOKE = ROOT / "workflow/configs/smoke.yaml"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return Plan(load([SMOKE], ["seeds=[0, 1]"]))
+
+
+def test_digests_are_those_of_the_resolved_specs(plan):
+    for cell in plan.cells:
+        assert plan.run_digest(cell) == resolve(plan.config, cell).digest
+    assert len({plan.run_digest(cell) for cell in plan.cells}) == len(plan.cells)
+
+
+def test_inputs_do_not_depend_on_what_is_run_on_them(plan):
+    other = Plan(load([SMOKE], ["seeds=[0, 1]", "training.rounds=9", "methods.fedavg.channel=top-10"]))
+    assert plan.data_digest("digits") == other.data_digest("digits")
+    assert plan.partition_digest("digits", "dirichlet", 1) == other.partition_digest("digits", "dirichlet", 1)
+    assert plan.partition_digest("digits", "dirichlet", 0) != plan.partition_digest("digits", "dirichlet", 1)
+    assert plan.base_digest("digits", "tiny-vit") == other.base_digest("digits", "tiny-vit")
+    assert plan.base_digest("digits", "tiny-vit") != plan.base_digest("digits", "tiny-resnet")
+
+
+def test_labels_change_how_an_experiment_is_shown_but_no_run(plan):
+    other = Plan(load([SMOKE], ["seeds=[0, 1]", "methods.fedavg.label=Averaging"]))
+    assert plan.experiment_digest("communication") != other.experiment_digest("communication")
+    assert [plan.run_digest(cell) for cell in plan.cells] == [other.run_digest(cell) for cell in other.cells]
+
+
+def test_names_that_no_experiment_combines():
+    config = load([SMOKE], ["models.spare={backbone: mlp}"])
+    with pytest.raises(FedbenchError, match="no experiment of config 'smoke' uses dataset 'digits' with model 'spare'"):
+        Plan(config).base_digest("digits", "spare")
+
+
+def test_values_that_snakemake_leaves_as_text_are_read_again():
+    config, assignments = from_workflow([SMOKE], {"seeds": ["4", "5"], "training": {"rounds": "3"}, "name": "other"})
+    assert config.seeds == (4, 5)
+    assert config.training["rounds"] == 3
+    assert config.name == "other"
+    assert load([SMOKE], assignments) == config
+
+
+def test_every_config_resolves_completely():
+    for path in [ROOT / "config.yaml", *sorted((ROOT / "workflow/configs").glob("*.yaml"))]:
+        every = Plan(load([path]))
+        digests = {every.run_digest(cell) for cell in every.cells}
+        assert len(digests) == len(every.cells), f"{path}: two names for the same run"

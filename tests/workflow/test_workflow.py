@@ -1,0 +1,200 @@
+"""The workflow as users call it: planning, what is run again, and the smoke config from end to end.
+
+All tests share one finished run, so they stay in one process (``xdist_group``).
+"""
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from fedbench.config import load
+from fedbench.io import read_json
+from fedbench.plan import Plan
+
+ROOT = Path(__file__).parents[2]
+SMOKE = ROOT / "workflow/configs/smoke.yaml"
+RUNS = "results/smoke/runs/digits/dirichlet"
+ANALYSIS = {"aggregate": 1, "figure": 5, "report": 1, "all": 1}
+
+pytestmark = pytest.mark.xdist_group("workflow")
+
+
+def snakemake(folder: Path, *arguments, config: Path | None = SMOKE, python=()) -> subprocess.CompletedProcess:
+    """Call Snakemake with `folder` as the working directory; everything is written there."""
+    chosen = [] if config is None else ["--configfile", str(config)]
+    command = [sys.executable, *python, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile")]
+    return subprocess.run(
+        [*command, "--directory", str(folder), "--cores", "2", *chosen, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "FEDBENCH_DEVICE": "cpu"},
+    )
+
+
+def planned(folder: Path, *arguments, **options) -> tuple[dict[str, int], set[str]]:
+    """Jobs per rule of a dry run, and the runs among them as model/method/seed."""
+    result = snakemake(folder, "--dry-run", *arguments, **options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    text = result.stdout + result.stderr
+    table = re.search(r"Job stats:\n(.*?)\ntotal ", text, re.DOTALL)
+    jobs = re.findall(r"^(\w+) +(\d+)$", table[1], re.MULTILINE) if table else []
+    runs = re.findall(r"^    output: \S+/runs/[^/]+/[^/]+/(\S+)/rounds\.csv", text, re.MULTILINE)
+    return {rule: int(count) for rule, count in jobs}, set(runs)
+
+
+def edited(folder: Path, old: str, new: str) -> Path:
+    """The smoke config with one change, as another file."""
+    text = SMOKE.read_text()
+    assert text.count(old) == 1
+    path = folder / f"edited-{abs(hash((old, new)))}.yaml"
+    path.write_text(text.replace(old, new))
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """A folder in which the smoke config has run to its end."""
+    folder = tmp_path_factory.mktemp("finished")
+    result = snakemake(folder, "--profile", ROOT / "workflow/profiles/local")
+    assert result.returncode == 0, result.stdout + result.stderr
+    return folder
+
+
+def test_smoke_config_runs_from_end_to_end(finished):
+    results = finished / "results/smoke"
+    for name in ("report.html", "summary.csv", "tables/communication.tex", "figures/communication/pareto.pdf"):
+        assert (results / name).stat().st_size > 0
+    runs = sorted((finished / RUNS).rglob("summary.json"))
+    assert len(runs) == 7
+    plan = Plan(load([SMOKE]))
+    assert {read_json(run)["digest"] for run in runs} == {plan.run_digest(cell) for cell in plan.cells}
+    assert not list((finished / "checkpoints").rglob("*.safetensors"))
+
+
+def test_logs_and_benchmarks_of_all_jobs(finished):
+    results = finished / "results/smoke"
+    logs = Counter(path.relative_to(results / "logs").parts[0] for path in (results / "logs").rglob("*.log"))
+    assert logs == {"prepare": 1, "partition": 1, "base": 2, "run": 7, "figure": 5, "aggregate.log": 1, "report.log": 1}
+    assert len(list((results / "benchmarks").rglob("*.tsv"))) == sum(logs.values())
+    assert "round 2/2" in (results / "logs/run/digits/dirichlet/tiny-vit/fedsdg/seed0.log").read_text()
+
+
+def test_a_second_call_does_nothing(finished):
+    result = snakemake(finished)
+    assert result.returncode == 0
+    assert "Nothing to be done" in result.stdout + result.stderr
+
+
+def test_another_name_of_the_same_config_reruns_nothing(finished, tmp_path):
+    copy = tmp_path / "copy.yaml"
+    copy.write_text(SMOKE.read_text())
+    assert planned(finished, config=copy) == ({}, set())
+
+
+def test_an_edited_hyperparameter_reruns_just_its_cells(finished, tmp_path):
+    jobs, runs = planned(finished, config=edited(tmp_path, "private_rank: 2", "private_rank: 3"))
+    assert runs == {"tiny-vit/fedsdg/seed0"}
+    assert jobs == {"run": 1, **ANALYSIS, "figure": 2}  # the other experiment's figures show none of it
+    jobs, runs = planned(finished, "--config", "training={rounds: 3}")
+    assert len(runs) == 7
+    assert jobs == {"run": 7, **ANALYSIS}
+
+
+def test_an_edited_base_reruns_what_starts_from_it(finished, tmp_path):
+    jobs, _ = planned(finished, config=edited(tmp_path, "    epochs: 2", "    epochs: 3"))
+    assert jobs == {"base": 2, "run": 7, **ANALYSIS}
+
+
+def test_a_new_method_or_seed_reruns_nothing_that_exists(finished, tmp_path):
+    added = edited(tmp_path, "method: [base, fa-lora, fedsdg]", "method: [base, fa-lora, fedsdg, fedavg]")
+    jobs, runs = planned(finished, config=added)
+    assert runs == {"tiny-vit/fedavg/seed0"}
+    jobs, runs = planned(finished, "--config", "seeds=[0, 1]")
+    assert len(runs) == 7
+    assert all(run.endswith("/seed1") for run in runs)
+    assert jobs == {"partition": 1, "run": 7, **ANALYSIS}
+
+
+def test_a_new_figure_or_label_runs_nothing(finished, tmp_path):
+    jobs, runs = planned(
+        finished, config=edited(tmp_path, "figures: [pareto, gates]", "figures: [pareto, gates, ablation]")
+    )
+    assert (jobs["figure"], runs) == (3, set())  # the experiment's own
+    jobs, runs = planned(finished, config=edited(tmp_path, "{method: fedavg}", "{method: fedavg, label: Averaging}"))
+    assert (jobs, runs) == (ANALYSIS, set())
+
+
+def test_one_run_by_name(finished):
+    target = f"{RUNS}/tiny-vit/fedsdg/seed0/summary.json"
+    jobs, runs = planned(finished, "--forcerun", "run", "--", target)
+    assert (jobs, runs) == ({"run": 1}, {"tiny-vit/fedsdg/seed0"})
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (f"{RUNS}/tiny-vit/fedsgd/seed0/summary.json", "did you mean 'digits/dirichlet/tiny-vit/fedsdg/seed0'?"),
+        (f"{RUNS}/tiny-vit/fedsdg/seed7/summary.json", "no run named 'digits/dirichlet/tiny-vit/fedsdg/seed7'"),
+        ("results/smoke/data/digit/dataset.json", "unknown dataset 'digit'; did you mean 'digits'?"),
+        ("results/smoke/partitions/digits/dirichlett/seed0/partition.npz", "did you mean 'dirichlet'?"),
+        ("results/smoke/bases/digits/tiny-vlt/base.json", "unknown model 'tiny-vlt'; did you mean 'tiny-vit'?"),
+        ("results/smoke/figures/communication/paretto.png", "has no figure 'paretto'; did you mean 'pareto'?"),
+        ("results/smoke/figures/comunication/pareto.png", "did you mean 'communication'?"),
+        ("results/smoke/tables/comunication.csv", "did you mean 'results/smoke/tables/communication.csv'?"),
+        ("results/runs/digits/dirichlet/tiny-vit/fedsdg/seed0/summary.json", f"did you mean '{RUNS}/tiny-vit/fedsdg"),
+        ("nonsense", "`fedbench cells` lists the runs"),
+    ],
+)
+def test_wrong_targets_name_the_right_ones(tmp_path, target, expected):
+    result = snakemake(tmp_path, "--dry-run", target)
+    assert result.returncode != 0
+    assert expected in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("training={rouns: 3}", "config.training.rouns: unknown key; did you mean 'rounds'?"),
+        ("seedz=[1]", "config.seedz: unknown key; did you mean 'seeds'?"),
+        ("methods={fedsdg: {alignment: bass}}", "methods.fedsdg.alignment: "),
+        ("partitions={dirichlet: {alpha: 0}}", "partitions.dirichlet.alpha: "),
+    ],
+)
+def test_config_mistakes_end_with_their_path(tmp_path, assignment, expected):
+    result = snakemake(tmp_path, "--dry-run", "--config", assignment)
+    assert result.returncode != 0
+    assert expected in result.stdout + result.stderr
+
+
+def test_the_full_benchmark_is_planned_without_torch(tmp_path):
+    result = snakemake(tmp_path, "--dry-run", config=None, python=("-X", "importtime"))
+    assert result.returncode == 0, result.stderr[-2000:]
+    imported = {
+        line.rsplit("|", 1)[1].strip() for line in result.stderr.splitlines() if line.startswith("import time:")
+    }
+    assert "fedbench.plan" in imported
+    assert not imported & {"torch", "timm", "torchvision", "matplotlib", "sklearn"}
+    expected = len(Plan(load([ROOT / "config.yaml"])).cells)
+    assert re.search(rf"^run +{expected}$", result.stdout + result.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["demo", "cifar100-cpu"])
+def test_other_configs_are_planned(tmp_path, name):
+    config = ROOT / f"workflow/configs/{name}.yaml"
+    jobs, runs = planned(tmp_path, config=config)
+    assert len(runs) == jobs["run"] == len(Plan(load([config])).cells)
+
+
+def test_slurm_profile_asks_for_gpus_only_where_models_train(tmp_path):
+    result = snakemake(tmp_path, "--dry-run", "--profile", ROOT / "slurm")
+    assert result.returncode == 0, result.stderr[-2000:]
+    blocks = re.findall(
+        r"^rule (\w+):\n(.*?)(?=^\[|^Job stats)", result.stdout + result.stderr, re.MULTILINE | re.DOTALL
+    )
+    assert {rule for rule, text in blocks if re.search(r"resources: .*gpu=1", text)} == {"base", "run"}
+    assert len(blocks) == 19
