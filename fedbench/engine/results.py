@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbench.io import write_csv, write_json
+from fedbench.io import write_csv, write_json, writing_errors
 
 if TYPE_CHECKING:
     from fedbench.data.base import Store
@@ -117,11 +117,12 @@ def client_rows(state: State, store: Store, partition: Partition) -> list[dict[s
 def write_results(
     out: Path, state: State, store: Store, partition: Partition, gates: list[dict[str, Any]], summary: dict[str, Any]
 ) -> None:
-    """Write the folder; summary.json comes last, so that its presence means the run is complete."""
+    """Write the folder; summary.json goes first and comes last, so that its presence means the run is complete."""
+    with writing_errors(out):
+        for name in ("summary.json", "gates.csv"):  # another run's, which this one overwrites
+            (out / name).unlink(missing_ok=True)
     write_csv(out / "rounds.csv", ROUND_COLUMNS, state.rows)
     write_csv(out / "clients.csv", CLIENT_COLUMNS, client_rows(state, store, partition))
     if gates:
         write_csv(out / "gates.csv", GATE_COLUMNS, gates)
-    else:
-        (out / "gates.csv").unlink(missing_ok=True)
     write_json(out / "summary.json", summary)
