@@ -1,0 +1,158 @@
+"""A run's folder: complete or absent, never another run's, never half of one."""
+
+import errno
+import json
+
+import pytest
+from filelock import FileLock
+from support import Watch, make_spec, run_cell
+
+from fedbench import io
+from fedbench.engine import rounds
+from fedbench.errors import FedbenchError
+
+SPEC = {"model": "mlp", "rounds": 2, "participation": 0.67}
+
+
+def fail_at(monkeypatch, function, call):
+    """Let the `call`-th use of an os function fail as on a full disk."""
+    real, calls = getattr(io.os, function), []
+
+    def failing(*arguments):
+        calls.append(arguments)
+        if len(calls) == call:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(*arguments)
+
+    monkeypatch.setattr(io.os, function, failing)
+    return calls
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_complete_run_is_not_repeated(tmp_path, digits, ragged):
+    first = run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    assert names(tmp_path / "run") == {"rounds.csv", "clients.csv", "summary.json", "log.txt"}
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    watch = Watch()
+    again = run_cell(tmp_path, digits, ragged, make_spec(**SPEC), watch=watch)
+    assert again.state is None
+    assert watch.rounds == []
+    assert {path.name: path.read_bytes() for path in first.folder.iterdir()} == before
+
+
+def test_label_is_no_other_spec(tmp_path, digits, ragged):
+    run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    labelled = make_spec(**SPEC, method_options={"label": "Averaging"})
+    assert run_cell(tmp_path, digits, ragged, labelled).state is None
+
+
+def test_results_of_another_spec_are_refused_until_told_to_overwrite(tmp_path, digits, ragged):
+    run_cell(tmp_path, digits, ragged, make_spec("fedsdg", rounds=1))
+    assert "gates.csv" in names(tmp_path / "run")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(
+        FedbenchError, match=r"holds results of another spec; give another --out, or --overwrite"
+    ) as error:
+        run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    assert str(tmp_path / "run") in str(error.value)
+    assert "\n" not in str(error.value)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    fresh = run_cell(tmp_path / "fresh", digits, ragged, make_spec(**SPEC))
+    outcome = run_cell(tmp_path, digits, ragged, make_spec(**SPEC), overwrite=True)
+    assert outcome.numbers() == fresh.numbers(), "no table of the run before is left"
+    assert outcome.summary["digest"] == make_spec(**SPEC).digest
+
+
+@pytest.mark.parametrize("function", ["fsync", "replace"])
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_full_disk_is_one_clear_line_and_leaves_no_result(function, call, tmp_path, digits, ragged, monkeypatch):
+    """Three files are written; whichever fails, no later stage finds a summary."""
+    spec = make_spec(model="mlp", rounds=1)
+    expected = run_cell(tmp_path / "sound", digits, ragged, spec)
+    with monkeypatch.context() as patched:
+        fail_at(patched, function, call)
+        with pytest.raises(FedbenchError, match=r"cannot write: No space left on device; free some space") as error:
+            run_cell(tmp_path / "full", digits, ragged, spec)
+    assert "\n" not in str(error.value)
+    assert str(tmp_path / "full" / "run") in str(error.value)
+    left = names(tmp_path / "full" / "run")
+    assert left <= {"log.txt", "rounds.csv", "clients.csv"}, "no temporary file, no summary"
+    for name in left - {"log.txt"}:
+        whole = (tmp_path / "full" / "run" / name).read_text().count("\n")
+        assert whole == (expected.folder / name).read_text().count("\n"), "what is there is whole"
+    assert run_cell(tmp_path / "full", digits, ragged, spec).numbers() == expected.numbers()
+
+
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_failed_overwriting_leaves_no_mixture(call, tmp_path, digits, ragged, monkeypatch):
+    run_cell(tmp_path, digits, ragged, make_spec(model="mlp", rounds=1, learning_rate=0.5))
+    spec = make_spec(model="mlp", rounds=1)
+    with monkeypatch.context() as patched:
+        fail_at(patched, "replace", call)
+        with pytest.raises(FedbenchError, match="No space left on device"):
+            run_cell(tmp_path, digits, ragged, spec, overwrite=True)
+    assert "summary.json" not in names(tmp_path / "run"), "the old summary would vouch for the new tables"
+    expected = run_cell(tmp_path / "fresh", digits, ragged, spec)
+    assert run_cell(tmp_path, digits, ragged, spec).numbers() == expected.numbers()
+
+
+def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, digits, ragged, monkeypatch):
+    spec = make_spec(model="mlp", rounds=3, participation=0.5, optimizer="adam")
+    expected = run_cell(tmp_path / "sound", digits, ragged, spec)
+    folder = tmp_path / "full"
+    with monkeypatch.context() as patched:
+        patched.setattr(rounds, "CHECKPOINT_SECONDS", -1.0)  # after every round
+        fail_at(patched, "fsync", 3)
+        with pytest.raises(FedbenchError, match=r"round000002.*cannot write: No space left on device"):
+            run_cell(folder, digits, ragged, spec)
+    assert sorted(name[:11] for name in names(folder / "checkpoint")) == ["round000000", "round000001"]
+    watch = Watch()
+    outcome = run_cell(folder, digits, ragged, spec, watch=watch)
+    assert watch.rounds == [2, 3]
+    assert outcome.numbers() == expected.numbers()
+
+
+def test_file_in_the_folders_place(tmp_path, digits, ragged):
+    (tmp_path / "run").write_text("in the way")
+    with pytest.raises(FedbenchError, match="a file stands where a folder is needed"):
+        run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    assert (tmp_path / "run").read_text() == "in the way"
+
+
+def test_damaged_summary_is_one_clear_line(tmp_path, digits, ragged):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "summary.json").write_text('{"digest": ')
+    with pytest.raises(FedbenchError, match=r"summary\.json: not valid JSON .*; delete it and run again"):
+        run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+
+
+def test_locked_folder_is_refused_and_the_lock_goes_afterwards(tmp_path, digits, ragged):
+    with (
+        FileLock(tmp_path / "checkpoint.lock"),
+        pytest.raises(FedbenchError, match="another process is training this run"),
+    ):
+        run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    assert names(tmp_path) == {"run"}, "neither lock nor checkpoint is left"
+
+
+def test_lock_goes_after_an_error_too(tmp_path, digits, ragged):
+    # one step of a gradient times 1e7: beyond fp16, and still a number
+    spec = make_spec(**SPEC, channel={"codec": "dense", "dtype": "fp16"}, learning_rate=1e7, local_steps=1)
+    with pytest.raises(FedbenchError, match="does not fit fp16"):
+        run_cell(tmp_path, digits, ragged, spec)
+    assert not (tmp_path / "checkpoint.lock").exists()
+    assert names(tmp_path / "run") == {"log.txt"}
+
+
+def test_summary_is_plain_json(tmp_path, digits, ragged):
+    """Divergence puts infinities into rows; the summary has to stay standard JSON."""
+    outcome = run_cell(tmp_path, digits, ragged, make_spec(**{**SPEC, "learning_rate": 1e30}))
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    json.loads((outcome.folder / "summary.json").read_text(), parse_constant=refuse)
