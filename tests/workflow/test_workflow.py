@@ -139,12 +139,8 @@ def test_one_run_by_name(finished):
     ("target", "expected"),
     [
         (f"{RUNS}/tiny-vit/fedsgd/seed0/summary.json", "did you mean 'digits/dirichlet/tiny-vit/fedsdg/seed0'?"),
-        (f"{RUNS}/tiny-vit/fedsdg/seed7/summary.json", "no run named 'digits/dirichlet/tiny-vit/fedsdg/seed7'"),
-        ("results/smoke/data/digit/dataset.json", "unknown dataset 'digit'; did you mean 'digits'?"),
         ("results/smoke/partitions/digits/dirichlett/seed0/partition.npz", "did you mean 'dirichlet'?"),
-        ("results/smoke/bases/digits/tiny-vlt/base.json", "unknown model 'tiny-vlt'; did you mean 'tiny-vit'?"),
         ("results/smoke/figures/communication/paretto.png", "has no figure 'paretto'; did you mean 'pareto'?"),
-        ("results/smoke/figures/comunication/pareto.png", "did you mean 'communication'?"),
         ("results/smoke/tables/comunication.csv", "did you mean 'results/smoke/tables/communication.csv'?"),
         ("results/runs/digits/dirichlet/tiny-vit/fedsdg/seed0/summary.json", f"did you mean '{RUNS}/tiny-vit/fedsdg"),
         ("nonsense", "`fedbench cells` lists the runs"),
@@ -160,9 +156,7 @@ def test_wrong_targets_name_the_right_ones(tmp_path, target, expected):
     ("assignment", "expected"),
     [
         ("training={rouns: 3}", "config.training.rouns: unknown key; did you mean 'rounds'?"),
-        ("seedz=[1]", "config.seedz: unknown key; did you mean 'seeds'?"),
         ("methods={fedsdg: {alignment: bass}}", "methods.fedsdg.alignment: "),
-        ("partitions={dirichlet: {alpha: 0}}", "partitions.dirichlet.alpha: "),
     ],
 )
 def test_config_mistakes_end_with_their_path(tmp_path, assignment, expected):
