@@ -47,6 +47,8 @@ class Dense(Channel):
 
     def _round(self, leaf):
         rounded = leaf.to(self.dtype)
+        if rounded is leaf:
+            return leaf
         if not torch.isfinite(rounded).all() and torch.isfinite(leaf).all():
             raise FedbenchError(
                 f"channel dense: a message value of {float(leaf.abs().max()):.3g} does not fit {self.options.dtype}; "

@@ -21,7 +21,7 @@ from fedbench.engine.interrupt import StopNow
 from fedbench.errors import FedbenchError
 from fedbench.methods.base import Group, LocalResult, Method, Phase
 from fedbench.models.task import Batch
-from fedbench.tree import Tree, rows
+from fedbench.tree import Tree, concatenate, rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -129,8 +129,7 @@ class ClientTrainer:
             total[:active] += losses
         state = {**constant, **_detached(leaves)}
         finished.append({name: state[name] for name in local})
-        trained = {name: torch.cat([part[name] for part in reversed(finished)]) for name in local}
-        return trained, total / torch.from_numpy(plan.steps).to(total)
+        return concatenate(reversed(finished)), total / torch.from_numpy(plan.steps).to(total)
 
     def _step(
         self,

@@ -85,6 +85,7 @@ class Server:
         uplink = [0] * len(cohort)
         weights = self._weights(cohort).to(device)
         # a norm is finite exactly if every value is (and its square does not overflow), in one pass
+        # a norm is finite exactly if all values are (and no square overflows), and takes one pass
         finite = bool(torch.isfinite(losses).all()) and math.isfinite(norm(messages))
         if messages and finite:
             row |= self.method.diagnostics(state.shared, messages, weights)

@@ -123,6 +123,8 @@ class WeightTask(Task):
 
         if clients > 1 and self._stacks(images.device):
             return torch.func.vmap(call)(weights, images)
+        if clients == 1:  # a view whose gradient is a view, where unbind's is a copy
+            return call({name: leaf.squeeze(0) for name, leaf in weights.items()}, images.squeeze(0)).unsqueeze(0)
         # unbind, not indexing: its gradient is one stack instead of a zero-filled copy per client
         unbound = {name: leaf.unbind(0) for name, leaf in weights.items()}
         return torch.stack([call({n: v[k] for n, v in unbound.items()}, images[k]) for k in range(clients)])
