@@ -66,6 +66,8 @@ class Training:
     augmentation: Literal["none", "crop-flip"] = "none"
     evaluate_every: PositiveInt = 1
     """Rounds between evaluations; the untouched base (round 0) and the last round are always evaluated."""
+    fine_tune_epochs: NonNegativeInt = 0
+    """Passes over its own samples that every client makes before its personal evaluation, on a copy."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of forward and backward passes; weights and optimisers stay fp32."""
 

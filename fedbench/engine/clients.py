@@ -79,16 +79,33 @@ class ClientTrainer:
         losses = torch.zeros(len(clients), device=self.population.device)
         first_steps = None
         for number, phase in enumerate(self.method.phases()):
-            plan = self._plan(clients, phase, (round_number, number))
+            plan = self._plan(clients, self.population.trainers, phase, (round_number, number))
             local, losses = self._run_phase(phase, plan, local, received, rate)
             first_steps = plan.steps if first_steps is None else first_steps
         steps = torch.from_numpy(first_steps).to(self.population.device)
         return Trained(LocalResult(received, local, steps, rate * self.training.learning_rate), losses)
 
-    def _plan(self, clients: Sequence[int], phase: Phase, key: tuple[int, int]) -> Plan:
+    def fine_tune(self, clients: Sequence[int], received: Tree, private: Tree) -> tuple[Tree, Tree]:
+        """What `clients` make of their weights just for evaluation; nothing of it is kept.
+
+        The draws do not depend on the round, so that evaluating more often changes nothing.
+
+        Returns
+        -------
+        (shared, private) leaves, stacked, as :meth:`Method.personal` takes them
+        """
+        local = {**received, **private}
+        for number, phase in enumerate(self.method.evaluation_phases()):
+            plan = self._plan(clients, self.population.train, phase, ("evaluation", number))
+            local, _ = self._run_phase(phase, plan, local, received, 1.0)
+        return {name: local[name] for name in received}, {name: local[name] for name in private}
+
+    def _plan(
+        self, clients: Sequence[int], samples: Sequence[np.ndarray], phase: Phase, key: tuple[int | str, int]
+    ) -> Plan:
         return make_plan(
             clients,
-            [self.population.trainers[client] for client in clients],
+            [samples[client] for client in clients],
             self.training.batch_size,
             phase.epochs or self.training.local_epochs,
             None if phase.epochs else self.training.local_steps,

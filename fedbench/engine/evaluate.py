@@ -57,19 +57,26 @@ class Evaluator:
         self.chunk = chunk
         self.images = IMAGES[self.population.device.type]
 
-    @torch.inference_mode()
     def evaluate(self, shared: Tree, store: ClientStore, trained: Sequence[int]) -> Evaluation:
-        """Evaluate all clients; `trained` are those that have taken part and hold private leaves."""
+        """Evaluate all clients; `trained` are those that have taken part and hold private leaves.
+
+        Where the method fine-tunes before evaluation, every client does, also one that never took part.
+        """
         population = self.population
         weights = expand(self.method.global_weights(shared), 1)
         correct, losses = self._shared_pass(weights, np.concatenate(population.test))
         own = np.array([part.mean() for part in _cut(correct, population.test)])
         validation = self._validation(weights)
         personal = own.copy()
-        for start in range(0, len(trained), self.chunk):
-            clients = list(trained[start : start + self.chunk])
-            private = store.gather(clients, population.device)
-            stacked = self.method.personal(expand(shared, len(clients)), private)
+        fine_tunes = bool(self.method.evaluation_phases())
+        own_weights = range(population.clients) if fine_tunes else trained
+        order = sorted(own_weights, key=lambda client: (-len(population.train[client]), client))
+        for start in range(0, len(order), self.chunk):
+            clients = order[start : start + self.chunk]
+            received, private = expand(shared, len(clients)), store.gather(clients, population.device)
+            if fine_tunes:
+                received, private = self.trainer.fine_tune(clients, received, private)
+            stacked = self.method.personal(received, private)
             personal[clients] = self._own_accuracies(stacked, [population.test[c] for c in clients])
             if not np.isnan(validation[clients]).all():
                 validation[clients] = self._own_accuracies(stacked, [population.validation[c] for c in clients])
@@ -82,6 +89,7 @@ class Evaluator:
         correct, _ = self._shared_pass(weights, np.concatenate(parts))
         return np.array([part.mean() if len(part) else np.nan for part in _cut(correct, parts)])
 
+    @torch.inference_mode()
     def _shared_pass(self, weights: Tree, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(correct, loss) of each sample under one set of weights."""
         correct, losses = [], []
@@ -93,6 +101,7 @@ class Evaluator:
             losses.append(functional.cross_entropy(logits, labels, reduction="none"))
         return torch.cat(correct).double().cpu().numpy(), torch.cat(losses).double().cpu().numpy()
 
+    @torch.inference_mode()
     def _own_accuracies(self, stacked: Tree, parts: Sequence[np.ndarray]) -> np.ndarray:
         """Accuracy of each client's weights on its own samples, [K]; NaN for a client without samples."""
         lengths = np.array([len(part) for part in parts])

@@ -9,7 +9,7 @@ independently.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -128,6 +128,14 @@ class Method:
     def phases(self) -> tuple[Phase, ...]:
         """The stretches of local training of one participation; () if clients never train."""
         raise NotImplementedError
+
+    def evaluation_phases(self) -> tuple[Phase, ...]:
+        """Local training of every client before its personal evaluation; nothing of it is kept.
+
+        By default the method's own phases for the run's fine-tuning epochs, and none where there are none.
+        """
+        epochs = self.training.fine_tune_epochs
+        return tuple(replace(phase, epochs=epochs) for phase in self.phases()) if epochs else ()
 
     def finish(self, result: LocalResult) -> tuple[Tree, Tree]:
         """Split a participation's result into (message, private state), both stacked.
