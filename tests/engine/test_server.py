@@ -15,6 +15,7 @@ from fedbench.engine.clients import Trained
 from fedbench.engine.server import Server, rate, sample_cohort
 from fedbench.engine.store import ClientStore
 from fedbench.methods.base import LocalResult, Method
+from fedbench.randomness import stream
 from fedbench.tree import weighted_mean
 
 
@@ -84,10 +85,13 @@ def positions(*chosen):
     return gain
 
 
-def make_server(trainer, channel=None, chunk=8):
+def make_server(trainer, channel=None, chunk=8, create_memory=dict):
     state = State(round_number=0, shared={"x": torch.zeros(100)}, server={}, channel={}, private={}, memory={})
     channel = channel or build_channel(parse_entry("channels", "dense", {"codec": "dense"}), state.shared)
-    private, memory = ClientStore(lambda client: {"count": torch.tensor(0.0)}), ClientStore(lambda client: {})
+    private, memory = (
+        ClientStore(lambda client: {"count": torch.tensor(0.0)}),
+        ClientStore(lambda client: create_memory()),
+    )
     private.trees, memory.trees = state.private, state.memory
     lines = []
     made = Server(trainer, channel, state, private, memory, chunk, lines.append)
@@ -142,6 +146,41 @@ def test_aggregation_weighs_by_samples(cohorts):
     made = make_server(FakeTrainer(method, lambda number, client: positions(client), sizes=(6, 2, 100)))
     made.round(1)
     assert made.state.shared["x"][:3].tolist() == [0.75, 0.25, 0.0]
+
+
+def test_residuals_follow_their_clients(cohorts):
+    """One value of each message travels, the other waits for that client's next round."""
+    method = Adds(None, None, Training(rounds=4), 0)
+    entry = parse_entry("channels", "sparse", {"codec": "top-k", "density": 0.01, "error_feedback": True})
+    channel = build_channel(entry, {"x": torch.zeros(100)})
+    trainer = FakeTrainer(method, lambda number, client: 3 * positions(client) + 2 * positions(50 + client))
+    made = make_server(trainer, channel, create_memory=channel.init_memory)
+    for number in (1, 2, 3):
+        made.round(number)
+    # rounds: 0 and 1 send their 3; 1 sends 2 + 2 and 2 its 3; 0 and 2 send 2 + 2; each halved by the mean
+    expected = 1.5 * positions(0, 1, 2) + 2 * positions(50, 51, 52)
+    assert torch.equal(made.state.shared["x"], expected)
+    assert torch.equal(made.state.memory[1]["x"], 3 * positions(1))
+
+
+class Drawing(Channel):
+    """Writes down the first number that each client's generator gives."""
+
+    def uplink(self, messages, weights, memory, state, streams):
+        self.options.append([streams(position).random() for position in range(len(weights))])
+        zeros = [0] * len(weights)
+        return Delivery(weighted_mean(messages, weights), memory, zeros, zeros), state
+
+
+def test_channel_draws_are_keyed_by_round_and_client(cohorts):
+    drawn = []
+    method = Adds(None, None, Training(rounds=4), 0)
+    made = make_server(FakeTrainer(method, lambda number, client: positions(client)), Drawing(drawn, {}))
+    for number in (1, 2, 3, 4):
+        made.round(number)
+    expected = [[stream(0, "channel", n, client).random() for client in cohorts[n]] for n in (1, 2, 3, 4)]
+    assert drawn == expected
+    assert len({value for row in drawn for value in row}) == 8
 
 
 class Compact(Channel):

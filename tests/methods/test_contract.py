@@ -249,6 +249,11 @@ def test_initial_trees_follow_from_their_streams(method, tmp_path, digits, ragge
         assert_equal_trees({"": trees[0]}, {"": trees[1]})
         assert_equal_trees({"": trees[0]}, {"": trees[2]})
         assert not any(leaf.requires_grad for leaf in trees[0].values())
+    run = build_run(tmp_path, digits, ragged, make_spec(method, **TRAINING, seed=4))
+    assert_equal_trees({"": run.state.shared}, {"": first.init_shared(stream(4, "shared"))})
+    private = run.private.gather([3, 1], run.device)
+    for position, client in enumerate([3, 1]):
+        assert_equal_trees({"": rows(private, position)}, {"": first.init_private(stream(4, "private", client))})
 
 
 @pytest.mark.parametrize(
