@@ -68,24 +68,20 @@ class ClientTrainer:
         return local_steps(samples, self.training.batch_size, self.training.local_epochs, self.training.local_steps)
 
     def train(self, clients: Sequence[int], received: Tree, private: Tree, round_number: int, rate: float) -> Trained:
-        """One participation of `clients`, who must be ordered by falling number of samples.
+        """One participation of `clients`.
 
         Parameters
         ----------
         received, private : stacked trees [K, ...], in the order of `clients`
         rate : the round's learning-rate factor, in (0, 1]
         """
-        local = {**received, **private}
-        losses = torch.zeros(len(clients), device=self.population.device)
-        first_steps = None
-        for number, phase in enumerate(self.method.phases()):
-            plan = self._plan(clients, self.population.trainers, phase, (round_number, number))
-            local, losses = self._run_phase(phase, plan, local, received, rate)
-            first_steps = plan.steps if first_steps is None else first_steps
-        steps = torch.from_numpy(first_steps).to(self.population.device)
+        phases, trainers = self.method.phases(), self.population.trainers
+        local, losses, steps = self._run_phases(phases, clients, trainers, round_number, received, private, rate)
         return Trained(LocalResult(received, local, steps, rate * self.training.learning_rate), losses)
 
-    def fine_tune(self, clients: Sequence[int], received: Tree, private: Tree) -> tuple[Tree, Tree]:
+    def fine_tune(
+        self, phases: Sequence[Phase], clients: Sequence[int], received: Tree, private: Tree
+    ) -> tuple[Tree, Tree]:
         """What `clients` make of their weights just for evaluation; nothing of it is kept.
 
         The draws do not depend on the round, so that evaluating more often changes nothing.
@@ -94,11 +90,41 @@ class ClientTrainer:
         -------
         (shared, private) leaves, stacked, as :meth:`Method.personal` takes them
         """
-        local = {**received, **private}
-        for number, phase in enumerate(self.method.evaluation_phases()):
-            plan = self._plan(clients, self.population.train, phase, ("evaluation", number))
-            local, _ = self._run_phase(phase, plan, local, received, 1.0)
+        train = self.population.train
+        local, _, _ = self._run_phases(phases, clients, train, "evaluation", received, private, 1.0)
         return {name: local[name] for name in received}, {name: local[name] for name in private}
+
+    def _run_phases(
+        self,
+        phases: Sequence[Phase],
+        clients: Sequence[int],
+        samples: Sequence[np.ndarray],
+        key: int | str,
+        received: Tree,
+        private: Tree,
+        rate: float,
+    ) -> tuple[Tree, Tensor, Tensor]:
+        """Train all phases.
+
+        Returns
+        -------
+        (local state, mean loss of the last phase [K], steps of the first phase [K])
+        """
+        device, local = self.population.device, {**received, **private}
+        # A phase may count epochs where the run counts steps, so that its clients leave the stack at different times.
+        order = sorted(range(len(clients)), key=lambda position: -len(samples[clients[position]]))
+        back = None
+        if order != list(range(len(clients))):
+            index = torch.tensor(order, device=device)
+            received, local, back = rows(received, index), rows(local, index), torch.argsort(index)
+        clients = [clients[position] for position in order]
+        losses, first_steps = torch.zeros(len(clients), device=device), None
+        for number, phase in enumerate(phases):
+            plan = self._plan(clients, samples, phase, (key, number))
+            local, losses = self._run_phase(phase, plan, local, received, rate)
+            first_steps = plan.steps if first_steps is None else first_steps
+        steps = torch.from_numpy(first_steps).to(device)
+        return (local, losses, steps) if back is None else (rows(local, back), losses[back], steps[back])
 
     def _plan(
         self, clients: Sequence[int], samples: Sequence[np.ndarray], phase: Phase, key: tuple[int | str, int]
@@ -117,6 +143,8 @@ class ClientTrainer:
     def _run_phase(self, phase: Phase, plan: Plan, local: Tree, received: Tree, rate: float) -> tuple[Tree, Tensor]:
         """Train the phase's leaves; returns the local state afterwards and each client's mean loss [K]."""
         clients = len(plan.steps)
+        if phase.before is not None:
+            local = {**local, **phase.before(local)}
         groups = _grouped(phase, local)
         names = [name for _, members in groups for name in members]
         leaves = {name: local[name].clone(memory_format=torch.contiguous_format).requires_grad_() for name in names}

@@ -6,7 +6,7 @@ one pass over all samples with the shared weights serves both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ import numpy as np
 import torch
 
 from fedbench.lazy import functional
-from fedbench.tree import expand
+from fedbench.randomness import stream
+from fedbench.tree import expand, to_device
 
 if TYPE_CHECKING:
     from fedbench.engine.clients import ClientTrainer
     from fedbench.engine.store import ClientStore
+    from fedbench.methods.base import Phase
     from fedbench.tree import Tree
 
 IMAGES = {"cpu": 256, "cuda": 2048}  # per forward pass
@@ -63,24 +65,48 @@ class Evaluator:
         Where the method fine-tunes before evaluation, every client does, also one that never took part.
         """
         population = self.population
-        weights = expand(self.method.global_weights(shared), 1)
+        weights = expand(to_device(self.method.global_weights(shared), population.device), 1)
         correct, losses = self._shared_pass(weights, np.concatenate(population.test))
         own = np.array([part.mean() for part in _cut(correct, population.test)])
         validation = self._validation(weights)
         personal = own.copy()
-        fine_tunes = bool(self.method.evaluation_phases())
-        own_weights = range(population.clients) if fine_tunes else trained
-        order = sorted(own_weights, key=lambda client: (-len(population.train[client]), client))
-        for start in range(0, len(order), self.chunk):
-            clients = order[start : start + self.chunk]
+        for clients, phases, new in self._chunks(trained):
             received, private = expand(shared, len(clients)), store.gather(clients, population.device)
-            if fine_tunes:
-                received, private = self.trainer.fine_tune(clients, received, private)
+            if new:
+                private = self.method.newcomer(received, private)
+            if phases:
+                received, private = self.trainer.fine_tune(phases, clients, received, private)
             stacked = self.method.personal(received, private)
+            if self.method.context_images:
+                stacked = {**stacked, **self._context(stacked, clients)}
             personal[clients] = self._own_accuracies(stacked, [population.test[c] for c in clients])
             if not np.isnan(validation[clients]).all():
                 validation[clients] = self._own_accuracies(stacked, [population.validation[c] for c in clients])
         return Evaluation(personal, validation, own, float(correct.mean()), float(losses.mean()))
+
+    def _chunks(self, trained: Sequence[int]) -> Iterator[tuple[list[int], tuple[Phase, ...], bool]]:
+        """(clients, their training for evaluation, whether they never took part) for all with weights of their own."""
+        train = self.population.train
+        tuned = self.method.evaluation_phases(self.trainer.training.fine_tune_epochs)
+        never = sorted(set(range(self.population.clients)).difference(trained)) if tuned else []
+        for members, new in ((trained, False), (never, True)):
+            order = sorted(members, key=lambda client: (-len(train[client]), client))
+            for start in range(0, len(order), self.chunk):
+                yield order[start : start + self.chunk], tuned, new
+
+    @torch.inference_mode()
+    def _context(self, stacked: Tree, clients: Sequence[int]) -> Tree:
+        """The method's further leaves from training images that depend on the client alone."""
+        size = self.method.context_images
+        indices, mask = np.zeros((len(clients), size), np.int64), np.zeros((len(clients), size), bool)
+        for row, client in enumerate(clients):
+            own = self.population.train[client]
+            drawn = stream(self.trainer.seed, "context", client).permutation(own)[:size]
+            indices[row], mask[row, : len(drawn)] = own[0], True
+            indices[row, : len(drawn)] = drawn
+        with self.trainer.autocast():
+            images = self.population.images(indices)
+            return self.method.context(stacked, images, torch.from_numpy(mask).to(images.device))
 
     def _validation(self, weights: Tree) -> np.ndarray:
         parts = self.population.validation

@@ -45,6 +45,7 @@ class Phase:
     repeats : optimiser steps on each batch
     view : maps the local state to the task's trainables
     penalty : (local, received) -> [K], added to the losses
+    before : maps the local state to leaves to replace before the first batch
     after_batch : maps the local state to leaves to replace after each batch (without gradient)
     clip : global-norm clip per client; None takes the run's
     """
@@ -54,6 +55,7 @@ class Phase:
     repeats: int = 1
     view: Callable[[Tree], Tree] | None = None
     penalty: Callable[[Tree, Tree], Tensor] | None = None
+    before: Callable[[Tree], Tree] | None = None
     after_batch: Callable[[Tree], Tree] | None = None
     clip: float | None = None
 
@@ -93,6 +95,8 @@ class Method:
     """False for methods whose rows in byte tables are zero by construction."""
     additive = True
     """Whether `aggregate` just adds the mean message, so that a client can do it itself from that mean."""
+    context_images = 0
+    """How many of its own training images a client looks at before it is evaluated with its own weights."""
 
     def __init__(self, options: Any, classifier: Classifier, training: Training, seed: int):
         self.options = options
@@ -129,12 +133,18 @@ class Method:
         """The stretches of local training of one participation; () if clients never train."""
         raise NotImplementedError
 
-    def evaluation_phases(self) -> tuple[Phase, ...]:
-        """Local training of every client before its personal evaluation; nothing of it is kept.
+    def newcomer(self, received: Tree, private: Tree) -> Tree:
+        """Private leaves that clients without any participation start their training for evaluation from.
 
-        By default the method's own phases for the run's fine-tuning epochs, and none where there are none.
+        By default `private`, what a first participation starts from; both trees are stacked.
         """
-        epochs = self.training.fine_tune_epochs
+        return private
+
+    def evaluation_phases(self, epochs: int) -> tuple[Phase, ...]:
+        """Local training of clients before their personal evaluation; nothing of it is kept.
+
+        By default the method's own phases for so many epochs each, and none for zero epochs.
+        """
         return tuple(replace(phase, epochs=epochs) for phase in self.phases()) if epochs else ()
 
     def finish(self, result: LocalResult) -> tuple[Tree, Tree]:
@@ -166,6 +176,19 @@ class Method:
     def personal(self, shared: Tree, private: Tree) -> Tree:
         """The task's trainables that clients evaluate with (both stacked)."""
         return {**shared, **private}
+
+    def context(self, weights: Tree, images: Tensor, mask: Tensor) -> Tree:
+        """Further leaves of the personal weights, computed from some of each client's own training images.
+
+        Called where `context_images` is not zero; the images are the same in every round.
+
+        Parameters
+        ----------
+        weights : what :meth:`personal` gave
+        images : Tensor [K, context_images, C, H, W]
+        mask : Tensor [K, context_images], bool; False where a client has fewer samples
+        """
+        return {}
 
     def gates(self, private: Tree) -> dict[tuple[int, str], Tensor]:
         """Gate values per (block, kind of site), each [K]; {} for methods without gates."""
