@@ -319,6 +319,11 @@ def _check_references(config: Config) -> None:
             config.find("bases", model.entry.base, f"models.{name}.base")
     for name, method in config.methods.items():
         config.find("channels", method.entry.channel, f"methods.{name}.channel")
+    for name, channel in config.channels.items():
+        codec = CHANNELS[channel.entry.codec].target
+        reason = codec.objection(channel.options, channel.entry.error_feedback)
+        if reason:
+            raise FedbenchError(f"channels.{name}: {reason}")
     for name, dataset in config.datasets.items():
         public = dataset.entry.public
         if public and sum(part is not None for part in (public.fraction, public.classes, public.domains)) != 1:

@@ -25,6 +25,10 @@ class ErrorFeedback(Channel):
         super().__init__(inner.options, inner.template)
         self.inner = inner
 
+    def relative_to(self, shared: Tree) -> Channel:
+        inner = self.inner.relative_to(shared)
+        return self if inner is self.inner else ErrorFeedback(inner)
+
     def init_memory(self) -> Tree:
         return zeros_like(self.template)
 
@@ -34,4 +38,4 @@ class ErrorFeedback(Channel):
         wanted = add(messages, memory)
         delivered, sizes = self.inner.transmit(wanted, streams)
         residual = subtract(wanted, delivered)
-        return Delivery(weighted_mean(delivered, weights), residual, sizes, [0] * len(sizes)), server
+        return Delivery(weighted_mean(delivered, weights), residual, sizes, [0] * len(sizes), sum(sizes)), server

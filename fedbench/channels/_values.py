@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbench.errors import FedbenchError
 from fedbench.lazy import torch
 
 if TYPE_CHECKING:
@@ -32,3 +33,18 @@ def split(flat: Tensor, template: Tree) -> Tree:
     """Undo :func:`flatten`."""
     pieces = flat.split([leaf.numel() for leaf in template.values()]) if template else ()
     return {name: piece.view(leaf.shape) for piece, (name, leaf) in zip(pieces, template.items(), strict=True)}
+
+
+def require_finite(message: Tree, codec: str) -> None:
+    """Refuse NaN and infinity, which a lossy code would silently turn into numbers.
+
+    Raises
+    ------
+    FedbenchError
+        Naming the codec and the leaf.
+    """
+    for name, leaf in message.items():
+        if not torch.isfinite(leaf).all():
+            raise FedbenchError(
+                f"channel {codec}: message leaf {name!r} holds NaN or infinity; lower the learning rate"
+            )

@@ -37,7 +37,8 @@ class Delivery:
     downlink_bytes : list of int, per client
         Extra bytes that the exchange itself sent down within the round (two-step codecs).
     change_bytes : int or None
-        Bytes of a compact lossless form of `mean`, where the codec knows one.
+        Bytes of a compact lossless form of `mean`, where the codec knows one. Where clients send one by one, that is
+        all of their payloads, passed on: cheaper than the dense mean for few clients or very short codes.
     """
 
     mean: Tree
@@ -60,6 +61,21 @@ class Channel:
     def __init__(self, options: Any, template: Tree):
         self.options = options
         self.template = {name: torch.empty_like(leaf, device="cpu") for name, leaf in template.items()}
+
+    @staticmethod
+    def objection(options: Any, error_feedback: bool) -> str | None:
+        """Why these options, or error feedback around them, make no sense; None if they do.
+
+        Called when a config is validated, without torch.
+        """
+        return None
+
+    def relative_to(self, shared: Tree) -> Channel:
+        """This channel for messages that are changes of `shared`, which clients have received.
+
+        Only codecs that code something else than the change make use of it.
+        """
+        return self
 
     def init_memory(self) -> Tree:
         """One client's channel memory before its first message; {} if the codec keeps none."""
@@ -116,7 +132,7 @@ class Channel:
         (delivery, new shared state)
         """
         received, sizes = self.transmit(messages, streams)
-        return Delivery(weighted_mean(received, weights), memory, sizes, [0] * len(sizes)), server
+        return Delivery(weighted_mean(received, weights), memory, sizes, [0] * len(sizes), sum(sizes)), server
 
 
 def dense_bytes(tree: Tree) -> int:

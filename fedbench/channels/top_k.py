@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbench.channels import _indices
-from fedbench.channels._values import flatten, split, to_bytes
+from fedbench.channels._values import flatten, require_finite, split, to_bytes
 from fedbench.channels.base import Channel
 from fedbench.lazy import torch
 from fedbench.options import PositiveFraction, options
@@ -54,6 +54,7 @@ class TopK(Channel):
         return torch.cat([above, ties]).sort().values
 
     def pack(self, message: Tree, rng: np.random.Generator) -> bytes:
+        require_finite(message, "top-k")
         flat = flatten(message, self.template)
         if not len(flat):
             return b""

@@ -91,7 +91,8 @@ class Server:
             row |= self.method.diagnostics(state.shared, messages, weights)
             streams = [stream(self.seed, "channel", round_number, client) for client in cohort]
             memory = self.memory.gather(cohort, device)
-            delivery, state.channel = self.channel.uplink(messages, weights, memory, state.channel, streams.__getitem__)
+            channel = self.channel.relative_to(state.shared)
+            delivery, state.channel = channel.uplink(messages, weights, memory, state.channel, streams.__getitem__)
             shared, state.server = self.method.aggregate(
                 state.shared, delivery.mean, state.server, len(cohort) / clients
             )
