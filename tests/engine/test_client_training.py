@@ -137,7 +137,10 @@ def test_phases_against_a_plain_loop(digits, ragged):
     method, factor = trainer.method, 0.5
     shared = method.init_shared(stream(0, "shared"))
     private = expand(method.init_private(stream(0, "private")), len(SIZES))
-    stacked = trainer.train(LARGEST_FIRST, expand(shared, len(SIZES)), private, ROUND, factor)
+    # other weights for every client, so that a mix-up of clients shows
+    scales = 1 + 0.05 * torch.arange(len(SIZES))
+    received = {name: torch.stack([leaf * scale for scale in scales]) for name, leaf in shared.items()}
+    stacked = trainer.train(LARGEST_FIRST, received, private, ROUND, factor)
     message, kept = method.finish(stacked.result)
     assert stacked.result.learning_rate == pytest.approx(0.05)
     assert kept.keys() == {"private.batches", "private.kept"}
@@ -147,6 +150,7 @@ def test_phases_against_a_plain_loop(digits, ragged):
         assert int(stacked.result.steps[position]) == 2 * steps
         assert float(kept["private.batches"][position]) == steps
         alone = copy.deepcopy(method.task.classifier)
+        alone.load_state_dict(rows(received, position))
         head, trunk = list(alone.head.parameters()), list(alone.trunk.parameters())
         for parameter in head:
             parameter.requires_grad_(True)
@@ -167,7 +171,11 @@ def test_phases_against_a_plain_loop(digits, ragged):
         assert float(stacked.losses[position]) == pytest.approx(np.mean(losses), rel=1e-4)
         for name, parameter in alone.named_parameters():
             torch.testing.assert_close(
-                message[name][position], parameter.detach() - shared[name], rtol=1e-3, atol=1e-5, msg=f"{client} {name}"
+                message[name][position],
+                parameter.detach() - received[name][position],
+                rtol=1e-3,
+                atol=1e-5,
+                msg=f"{client} {name}",
             )
 
 
