@@ -84,7 +84,7 @@ class SignMajority(Channel):
         return Delivery(mean, memory, sizes, [0] * len(sizes), self._outcome_bytes(mean)), server
 
     def _outcome_bytes(self, mean: Tree) -> int:
-        """Length of the outcome: scales, signs of what moves and, after ties, a bit per value that says whether it does."""
+        """Length of the outcome: scales, signs of what moves and, after ties, a bit per value for whether it moves."""
         size, moving = count(mean), sum(int(leaf.count_nonzero()) for leaf in mean.values())
         which = packed_length(size, 1) if moving < size else 0
         return 4 * sum(leaf.numel() > 0 for leaf in mean.values()) + which + packed_length(moving, 1)

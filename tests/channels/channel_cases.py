@@ -42,10 +42,19 @@ def _accepted(codec: str, name: str, value: Any) -> bool:
     return True
 
 
+def objection(case: dict[str, Any]) -> str | None:
+    """Why a config may not wrap a codec in error feedback."""
+    chosen = {name: value for name, value in case.items() if name != "codec"}
+    entry = CHANNELS[case["codec"]]
+    return entry.target.objection(CHANNELS.parse(case["codec"], chosen, "test"), True)
+
+
 # (codec and options, for messages in test names)
 CASES = [{"codec": codec, **chosen} for codec in CHANNELS for chosen in variants(codec)]
 # codecs that send each client's message by itself
 SINGLE = [case for case in CASES if CHANNELS[case["codec"]].target.pack is not Channel.pack]
+# those of them that a config may wrap in error feedback
+FEEDBACK = [case for case in SINGLE if objection(case) is None]
 
 
 def name_of(case: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from channel_cases import (
     CASES,
+    FEEDBACK,
     SINGLE,
     make_channel,
     name_of,
@@ -48,7 +49,7 @@ def test_transmitting_is_packing_and_unpacking(case, messages):
 
 @pytest.mark.parametrize(
     ("case", "error_feedback"),
-    [(case, False) for case in CASES] + [(case, True) for case in SINGLE],
+    [(case, False) for case in CASES] + [(case, True) for case in FEEDBACK],
     ids=lambda value: name_of(value) if isinstance(value, dict) else ("feedback" if value else "plain"),
 )
 @given(messages=stacked_messages())

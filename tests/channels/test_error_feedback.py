@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from channel_cases import SINGLE, make_channel, name_of, stacked_messages, streams, template_of, weights_of
+from channel_cases import FEEDBACK, make_channel, name_of, stacked_messages, streams, template_of, weights_of
 from hypothesis import given, settings
 
 from fedbench.tree import add, weighted_mean, zeros_like
@@ -22,7 +22,7 @@ def largest(*trees):
     return max([float(leaf.abs().max()) for tree in trees for leaf in tree.values() if leaf.numel()], default=0.0)
 
 
-@pytest.mark.parametrize("case", SINGLE, ids=name_of)
+@pytest.mark.parametrize("case", FEEDBACK, ids=name_of)
 @given(messages=stacked_messages(), residuals=stacked_messages())
 @settings(max_examples=15, deadline=None)
 def test_nothing_is_lost(case, messages, residuals):
@@ -43,7 +43,7 @@ def test_nothing_is_lost(case, messages, residuals):
         assert torch.equal(leaf, delivery.mean[name])
 
 
-@pytest.mark.parametrize("case", SINGLE, ids=name_of)
+@pytest.mark.parametrize("case", FEEDBACK, ids=name_of)
 def test_many_rounds_deliver_the_sum_of_all_messages(case):
     """What is missing after any number of rounds is exactly what the clients still hold."""
     generator = torch.Generator().manual_seed(0)
