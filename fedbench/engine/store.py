@@ -30,7 +30,8 @@ class ClientStore:
 
     def gather(self, clients: Iterable[int], device: torch.device) -> Tree:
         """The clients' trees stacked in the given order; reading does not store anything."""
-        return to_device(stack(self.trees[c] if c in self.trees else self._create(c) for c in clients), device)
+        # each by itself: what a client has kept lies on the CPU, what it starts from may not
+        return stack(to_device(self.trees[c] if c in self.trees else self._create(c), device) for c in clients)
 
     def scatter(self, clients: Iterable[int], stacked: Tree) -> None:
         """Store row k of `stacked` as client k's tree."""
