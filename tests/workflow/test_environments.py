@@ -41,14 +41,14 @@ def test_conda_environment_has_the_pinned_versions():
 
 def test_the_documented_method_works(tmp_path):
     source = re.search(r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.DOTALL)[1]
-    (tmp_path / "fedprox.py").write_text(source)
+    (tmp_path / "sparse_prox.py").write_text(source)
     config = tmp_path / "config.yaml"
     text = (ROOT / "workflow/configs/smoke.yaml").read_text()
     config.write_text(
-        text.replace("  base: {method: base}", "  base: {method: base}\n  prox: {method: fedprox, mu: 0.1}")
+        text.replace("  base: {method: base}", "  base: {method: base}\n  prox: {method: sparse-prox, mu: 0.1}")
     )
     code = (
-        "import fedprox; from fedbench.cli import main; main('train --config config.yaml --dataset digits "
+        "import sparse_prox; from fedbench.cli import main; main('train --config config.yaml --dataset digits "
         "--partition dirichlet --model tiny-resnet --method prox --threads 1 --device cpu'.split())"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
