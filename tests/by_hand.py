@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch.nn import functional
 from toy import CLASSES, classifier, make
 
 Weights = dict[str, np.ndarray]
@@ -65,3 +66,19 @@ def merged_logits(model, residuals, head, images):
         weights[name] = weights[name] + residuals[site.name].T
     weights |= {f"head.{name}": leaf for name, leaf in head.items()}
     return torch.func.functional_call(model, weights, (images,))
+
+
+def lora_loss(model, run, client):
+    """Cross-entropy of a client as a function of its leaves, with s = 3."""
+    own = run.population.trainers[client]
+
+    def loss(leaves):
+        residuals = {
+            site.name: 3.0 * leaves[f"lora.{site.name}.A"] @ leaves[f"lora.{site.name}.B"] for site in model.sites
+        }
+        head = {name.removeprefix("head."): leaf for name, leaf in leaves.items() if name.startswith("head.")}
+        return functional.cross_entropy(
+            merged_logits(model, residuals, head, run.population.pixels[own]), run.population.targets[own]
+        )
+
+    return loss
