@@ -68,6 +68,10 @@ class Training:
     """Rounds between evaluations; the untouched base (round 0) and the last round are always evaluated."""
     fine_tune_epochs: NonNegativeInt = 0
     """Passes over its own samples that every client makes before its personal evaluation, on a copy."""
+    held_out: Annotated[Float, Field(ge=0, lt=1)] = 0.0
+    """Share of the clients (rounded, at least one if above 0) that never join the federation, evaluated apart."""
+    held_out_epochs: NonNegativeInt | None = None
+    """Passes over its own samples that a held-out client makes before each evaluation; none takes fine_tune_epochs."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of forward and backward passes; weights and optimisers stay fp32."""
 

@@ -42,6 +42,7 @@ class State:
     accuracies : named per-client vectors (base, last, best, global)
     tail : per-client accuracies of the last evaluated rounds
     totals : sums over rounds (bytes, seconds)
+    held_out : clients that are evaluated apart
     """
 
     round_number: int
@@ -57,12 +58,13 @@ class State:
     accuracies: dict[str, list[float]] = field(default_factory=dict)
     tail: list[list[float]] = field(default_factory=list)
     totals: dict[str, float] = field(default_factory=dict)
+    held_out: list[int] = field(default_factory=list)
     diverged_round: int | None = None
 
 
 TREES = ("shared", "server", "channel")
 CLIENT_TREES = ("private", "memory")
-VALUES = ("round_number", "update_bytes", "rows", "accuracies", "tail", "totals", "diverged_round")
+VALUES = ("round_number", "update_bytes", "rows", "accuracies", "tail", "totals", "held_out", "diverged_round")
 CLIENT_VALUES = ("seen", "participations")
 
 

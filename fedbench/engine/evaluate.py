@@ -35,6 +35,7 @@ class Evaluation:
     personal, validation : own weights on own test and validation samples (validation is NaN without any)
     shared : shared weights on own test samples
     global_accuracy, global_loss : shared weights on the whole test split
+    held_out : clients that are not in the federation; means over clients leave them out
     """
 
     personal: np.ndarray
@@ -42,6 +43,7 @@ class Evaluation:
     shared: np.ndarray
     global_accuracy: float
     global_loss: float
+    held_out: Sequence[int] = ()
 
 
 class Evaluator:
@@ -62,7 +64,8 @@ class Evaluator:
     def evaluate(self, shared: Tree, store: ClientStore, trained: Sequence[int]) -> Evaluation:
         """Evaluate all clients; `trained` are those that have taken part and hold private leaves.
 
-        Where the method fine-tunes before evaluation, every client does, also one that never took part.
+        Where the method fine-tunes before evaluation, every client does, also one that never took part. Held-out
+        clients train for as long as the run gives them, and without that have the shared weights.
         """
         population = self.population
         weights = expand(to_device(self.method.global_weights(shared), population.device), 1)
@@ -82,17 +85,22 @@ class Evaluator:
             personal[clients] = self._own_accuracies(stacked, [population.test[c] for c in clients])
             if not np.isnan(validation[clients]).all():
                 validation[clients] = self._own_accuracies(stacked, [population.validation[c] for c in clients])
-        return Evaluation(personal, validation, own, float(correct.mean()), float(losses.mean()))
+        return Evaluation(personal, validation, own, float(correct.mean()), float(losses.mean()), population.held_out)
 
     def _chunks(self, trained: Sequence[int]) -> Iterator[tuple[list[int], tuple[Phase, ...], bool]]:
         """(clients, their training for evaluation, whether they never took part) for all with weights of their own."""
-        train = self.population.train
-        tuned = self.method.evaluation_phases(self.trainer.training.fine_tune_epochs)
-        never = sorted(set(range(self.population.clients)).difference(trained)) if tuned else []
-        for members, new in ((trained, False), (never, True)):
-            order = sorted(members, key=lambda client: (-len(train[client]), client))
+        population, training = self.population, self.trainer.training
+        epochs = training.fine_tune_epochs if training.held_out_epochs is None else training.held_out_epochs
+        tuned = self.method.evaluation_phases(training.fine_tune_epochs)
+        tuned_held_out = self.method.evaluation_phases(epochs)
+        never = set(range(population.clients)).difference(trained, population.held_out)
+        parts = [(trained, tuned, False)]
+        parts += [(never, tuned, True)] if tuned else []
+        parts += [(population.held_out, tuned_held_out, True)] if tuned_held_out else []
+        for members, phases, new in parts:
+            order = sorted(members, key=lambda client: (-len(population.train[client]), client))
             for start in range(0, len(order), self.chunk):
-                yield order[start : start + self.chunk], tuned, new
+                yield order[start : start + self.chunk], phases, new
 
     @torch.inference_mode()
     def _context(self, stacked: Tree, clients: Sequence[int]) -> Tree:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from fedbench.errors import FedbenchError
 from fedbench.models.images import ImageReader, crop_flip, normalise, padding
+from fedbench.randomness import stream
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +23,24 @@ if TYPE_CHECKING:
 READY_BYTES = 2**28  # a data set whose normalised images take no more than this is normalised once
 
 
+def draw_held_out(seed: int, clients: int, share: float) -> list[int]:
+    """The clients that stay out of the federation, sorted; they depend on nothing but the arguments.
+
+    Raises
+    ------
+    FedbenchError
+        If no client would be left to train.
+    """
+    if not share:
+        return []
+    size = max(1, round(share * clients))
+    if size >= clients:
+        raise FedbenchError(
+            f"training.held_out: {share:g} of {clients} clients leaves none to train; lower it or use more clients"
+        )
+    return sorted(int(client) for client in stream(seed, "held-out").choice(clients, size=size, replace=False))
+
+
 class Population:
     """All clients' samples, and batches of them as normalised images.
 
@@ -29,14 +50,22 @@ class Population:
     classifier : for the input statistics and size that its trunk wants
     device : where batches are needed
     pooled : one pseudo-client that trains on everyone's training samples
+    held_out : clients that are evaluated and never train in the federation
     """
 
     def __init__(
-        self, store: Store, partition: Partition, classifier: Classifier, device: torch.device, pooled: bool = False
+        self,
+        store: Store,
+        partition: Partition,
+        classifier: Classifier,
+        device: torch.device,
+        pooled: bool = False,
+        held_out: Sequence[int] = (),
     ):
-        self.device = device
+        self.device, self.held_out = device, held_out
         self.train, self.validation, self.test = partition.train, partition.validation, partition.test
-        self.trainers = [np.sort(np.concatenate(partition.train))] if pooled else partition.train
+        members = [samples for client, samples in enumerate(partition.train) if client not in held_out]
+        self.trainers = [np.sort(np.concatenate(members))] if pooled else partition.train
         self.pad = padding(*store.shape[1:])
         self._read = ImageReader(store.images, device)
         self._labels = torch.from_numpy(np.asarray(store.labels)).to(device)

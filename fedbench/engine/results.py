@@ -20,12 +20,13 @@ ROUND_COLUMNS = [
     *("round", "cohort", "train_loss", "lr"),
     *("uplink_bytes", "downlink_bytes", "uplink_bytes_per_client", "downlink_bytes_per_client", "cumulative_bytes"),
     *("val_accuracy", "test_accuracy_mean", "test_accuracy_std", "test_accuracy_p10", "test_accuracy_p50"),
-    *("test_accuracy_p90", "test_accuracy_worst", "global_accuracy", "global_loss"),
+    *("test_accuracy_p90", "test_accuracy_worst", "held_out_accuracy_mean", "held_out_accuracy_worst"),
+    *("global_accuracy", "global_loss"),
     *("gate_mean", "gate_attention_mean", "gate_ffn_mean", "update_norm", "identity_error"),
     *("diverged", "seconds_train", "seconds_eval"),
 ]
 CLIENT_COLUMNS = [
-    *("client", "domain", "n_train", "n_val", "n_test", "participations"),
+    *("client", "domain", "n_train", "n_val", "n_test", "participations", "held_out"),
     *("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base"),
 ]
 GATE_COLUMNS = ["client", "block", "site", "value"]
@@ -40,12 +41,22 @@ def spread(accuracies: Sequence[float]) -> dict[str, float]:
     return {name: float(value) for name, value in numbers.items()}
 
 
+def split(accuracies: Sequence[float], held_out: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """(values of the federation's clients, values of those held out of it)."""
+    values = np.asarray(accuracies, np.float64)
+    return np.delete(values, list(held_out)), values[list(held_out)]
+
+
 def evaluation_columns(evaluation: Evaluation) -> dict[str, float | None]:
     """The columns of rounds.csv that an evaluation fills."""
-    validation = evaluation.validation[~np.isnan(evaluation.validation)]
+    validation, _ = split(evaluation.validation, evaluation.held_out)
+    validation = validation[~np.isnan(validation)]
+    personal, held_out = split(evaluation.personal, evaluation.held_out)
+    apart = spread(held_out) if len(held_out) else {}
     return {
         "val_accuracy": float(validation.mean()) if len(validation) else None,
-        **{f"test_accuracy_{name}": value for name, value in spread(evaluation.personal).items()},
+        **{f"test_accuracy_{name}": value for name, value in spread(personal).items()},
+        **{f"held_out_accuracy_{name}": apart[name] for name in ("mean", "worst") if apart},
         "global_accuracy": evaluation.global_accuracy,
         "global_loss": evaluation.global_loss,
     }
@@ -81,10 +92,12 @@ def selections(state: State) -> dict[str, Any]:
     if "best" in state.accuracies:
         chosen["best"] = [max(trained, key=lambda row: (row["val_accuracy"], -row["round"]))]
     vectors = {**state.accuracies, "tail": np.mean(state.tail, axis=0)}
+    parts = {name: split(vectors[name], state.held_out) for name in chosen}
     return {
         name: {
             "rounds": [row["round"] for row in rows],
-            "personal": spread(vectors[name]),
+            "personal": spread(parts[name][0]),
+            "held_out": spread(parts[name][1]) if state.held_out else None,
             "global": float(np.mean([row["global_accuracy"] for row in rows])),
             "val": None if rows[0]["val_accuracy"] is None else float(np.mean([row["val_accuracy"] for row in rows])),
         }
@@ -104,6 +117,7 @@ def client_rows(state: State, store: Store, partition: Partition) -> list[dict[s
             "n_val": len(partition.validation[client]),
             "n_test": len(partition.test[client]),
             "participations": state.participations.get(client, 0),
+            "held_out": int(client in state.held_out),
             "accuracy_personal": kept["last"][client],
             "accuracy_personal_best": kept["best"][client] if "best" in kept else None,
             "accuracy_personal_tail": float(tail[client]),

@@ -17,7 +17,7 @@ from fedbench.engine import environment, gates, results
 from fedbench.engine.clients import ClientTrainer
 from fedbench.engine.evaluate import Evaluator
 from fedbench.engine.interrupt import Interrupted, StopNow, StopRequest
-from fedbench.engine.population import Population
+from fedbench.engine.population import Population, draw_held_out
 from fedbench.engine.server import Server
 from fedbench.engine.store import ClientStore
 from fedbench.engine.summary import summarise
@@ -135,7 +135,8 @@ class Run:
         self.total_parameters = sum(parameter.numel() for parameter in classifier.parameters())
         method_class = METHODS[spec.method.entry.method].target
         self.method = method_class(spec.method.options, classifier, self.training, self.seed)
-        population = Population(store, partition, classifier, device, self.method.pooled)
+        held_out = draw_held_out(self.seed, partition.clients, self.training.held_out)
+        population = Population(store, partition, classifier, device, self.method.pooled, held_out)
         self.trainer = ClientTrainer(self.method, self.training, population, self.seed, stop.reason)
         self.chunk = chunk or self.method.task.chunk(self.training.batch_size, device)
         self.evaluator = Evaluator(self.trainer, self.chunk)
@@ -149,6 +150,7 @@ class Run:
             channel=to_device(self.channel.init_server(), device),
             private={},
             memory={},
+            held_out=held_out,
         )
         self.private = ClientStore(lambda client: self.method.init_private(stream(self.seed, "private", client)))
         self.private.trees = self.state.private
@@ -177,7 +179,10 @@ class Run:
     def go(self) -> None:
         """All remaining rounds, then the results."""
         self.log(f"run {self.spec.digest} ({self.spec.cell.path}) on {environment.device_name(self.device)}")
-        server = Server(self.trainer, self.channel, self.state, self.private, self.memory, self.chunk, self.log)
+        held_out = [] if self.method.pooled else self.state.held_out
+        server = Server(
+            self.trainer, self.channel, self.state, self.private, self.memory, self.chunk, self.log, held_out
+        )
         with self._progress():
             saved = time.monotonic()
             for number in range(self.state.round_number + 1, self.rounds + 1):

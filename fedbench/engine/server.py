@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class Server:
     private, memory : the clients' stores, views of `state`
     chunk : clients trained at once
     say : called with a line when the chunk had to shrink
+    held_out : clients that are never in a cohort
     """
 
     def __init__(
@@ -56,10 +57,11 @@ class Server:
         memory: ClientStore,
         chunk: int,
         say: Callable[[str], None],
+        held_out: Sequence[int] = (),
     ):
         self.trainer, self.channel, self.state = trainer, channel, state
         self.private, self.memory = private, memory
-        self.chunk, self.say = chunk, say
+        self.chunk, self.say, self.held_out = chunk, say, frozenset(held_out)
         self.method, self.training, self.seed = trainer.method, trainer.training, trainer.seed
 
     def round(self, round_number: int) -> dict[str, Any]:
@@ -71,8 +73,9 @@ class Server:
             If a stop was requested; the state is then as before the round.
         """
         state, device = self.state, self.trainer.population.device
-        clients = len(self.trainer.population.trainers)
-        cohort = sample_cohort(self.seed, round_number, clients, self.training.participation)
+        members = [client for client in range(len(self.trainer.population.trainers)) if client not in self.held_out]
+        drawn = sample_cohort(self.seed, round_number, len(members), self.training.participation)
+        cohort = [members[position] for position in drawn]
         factor = rate(self.training, round_number)
         downlink = self._downlink(cohort, round_number)
         messages, private, losses = self._train(cohort, round_number, factor)
@@ -94,7 +97,7 @@ class Server:
             channel = self.channel.relative_to(state.shared)
             delivery, state.channel = channel.uplink(messages, weights, memory, state.channel, streams.__getitem__)
             shared, state.server = self.method.aggregate(
-                state.shared, delivery.mean, state.server, len(cohort) / clients
+                state.shared, delivery.mean, state.server, len(cohort) / len(members)
             )
             change = subtract(shared, state.shared)
             compact = delivery.change_bytes if self.method.additive else None

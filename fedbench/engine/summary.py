@@ -29,7 +29,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "spec": spec.full,
         "selections": chosen,
         "base": {
-            "personal_mean": results.spread(state.accuracies["base"])["mean"],
+            "personal_mean": results.spread(results.split(state.accuracies["base"], state.held_out)[0])["mean"],
             "global": state.rows[0]["global_accuracy"],
         },
         "bytes": {
@@ -64,6 +64,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "partition_sha256": run.partition.meta["sha256"],
         "classes": run.store.classes,
         "clients": run.partition.clients,
+        "held_out_clients": len(state.held_out),
         "rounds_done": state.round_number,
         **run.method.facts(),
     }

@@ -112,6 +112,7 @@ def test_client_rows_by_hand(digits, ragged):
         "n_val": 3,
         "n_test": 9,
         "participations": 2,
+        "held_out": 0,
         "accuracy_personal": 0.2,
         "accuracy_personal_best": 0.5,
         "accuracy_personal_tail": pytest.approx(0.35),
