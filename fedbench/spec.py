@@ -117,6 +117,11 @@ def _check_fit(spec: RunSpec) -> None:
     method = METHODS[spec.method.entry.method].target
     backbone = BACKBONES[spec.model.entry.backbone].target
     reason = method.mismatch(spec.method.options, backbone.provides, spec)
+    if reason is None and not method.communicates and spec.channel.entry.codec != "dense":
+        reason = f"method {spec.method.name} sends nothing that channel {spec.channel.name} could code; remove channel"
+    clients, held_out = spec.partition.entry.clients, spec.training.held_out
+    if reason is None and held_out and max(1, round(held_out * clients)) >= clients:
+        reason = f"training.held_out {held_out:g} of {clients} clients leaves none to train; lower it"
     if reason:
         raise FedbenchError(f"{spec.cell.path}: {reason}")
 

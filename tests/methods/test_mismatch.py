@@ -1,0 +1,69 @@
+"""Every method says before anything runs why it cannot run with a model, a channel or a schedule."""
+
+from pathlib import Path
+
+import pytest
+from support import MODELS, make_spec, objection
+
+from fedbench.config import load
+from fedbench.errors import FedbenchError
+from fedbench.registry import METHODS
+from fedbench.spec import Cell, resolve
+
+SMOKE = Path(__file__).parents[2] / "workflow/configs/smoke.yaml"
+ADAPTERS = {"fa-lora", "local-only", "fedper", "fedrep", "fedbabu", "ditto", "pfedme"}
+ADAPTERS |= {"feddpa", "fedsa-lora", "ffa-lora", "fedsdg"}
+OWN_HEAD = ("fedper", "fedrep", "fedbabu")
+
+
+def refusal(model: str, *assignments: str) -> str | None:
+    """What planning says about the method `mine`."""
+    config = load([SMOKE], ["models.frozen={backbone: resnet-gn, depth: 8, head: frozen-etf}", *assignments])
+    try:
+        resolve(config, Cell("digits", "dirichlet", model, "mine", 0))
+    except FedbenchError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("method", sorted(ADAPTERS))
+def test_adapters_need_a_transformer(method):
+    for model in MODELS:
+        reason = objection(make_spec(method, model))
+        assert (reason is None) == (model == "vit")
+        assert reason is None or ("LoRA" in reason and reason.endswith("use a ViT"))
+    assert "LoRA" in refusal("tiny-resnet", f"methods.mine={{method: {method}}}")
+
+
+@pytest.mark.parametrize("method", OWN_HEAD)
+def test_heads_of_ones_own_need_a_trainable_head(method):
+    entry = f"methods.mine={{method: {method}, trainable: full}}"
+    assert "the head of model frozen is frozen-etf" in refusal("frozen", entry)
+    assert refusal("tiny-resnet", entry) is None
+    shares_nothing = f"methods.mine={{method: {method}, trainable: head}}"
+    assert "would share nothing" in refusal("tiny-resnet", shares_nothing)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ("{method: scaffold, channel: top-10}", "use a dense channel"),
+        ("{method: scaffold, training: {optimizer: adam}}", "plain SGD"),
+        ("{method: fedrep, trainable: full, training: {local_steps: 3}}", "remove training.local_steps"),
+        ("{method: pfedme, trainable: full, training: {learning_rate: 0.2}}", "SGD diverges"),
+        ("{method: local-only, trainable: full, channel: top-10}", "sends nothing that channel top-10 could code"),
+        ("{method: base, channel: top-10}", "sends nothing that channel top-10 could code"),
+        ("{method: fedavg, training: {held_out: 0.9}}", "leaves none to train"),
+        ("{method: fedprox, trainable: lora}", "no LoRA sites"),
+        ("{method: fedadam, channel: top-10}", None),
+        ("{method: fedprox, channel: top-10, training: {held_out: 0.25}}", None),
+    ],
+)
+def test_reasons_at_planning_time(entry, expected):
+    found = refusal("tiny-resnet", f"methods.mine={entry}")
+    assert found is None if expected is None else expected in found
+
+
+def test_every_method_runs_with_some_model():
+    for method in METHODS:
+        assert any(objection(make_spec(method, model)) is None for model in MODELS), method
