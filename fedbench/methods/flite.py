@@ -3,6 +3,10 @@
 "Federated Lightweight Fine-Tuning" (arXiv 2607.18343); the map is in :mod:`fedbench.models.affine_map`.
 Because the map is affine, the mean of the clients' latents gives exactly the mean of their weights; the
 largest deviation (rounding) is logged each round as `identity_error`.
+
+Two things that the paper does not say. Only y = V^T z (r numbers per tensor) reaches the weights: `latent: y` trains
+and sends y itself. And at a fixed rank a larger d only enlarges Adam's step: each of d numbers moves by about the
+learning rate, so weights move by about learning_rate * sqrt(d); compare dimensions at equal steps (`match_dimension`).
 """
 
 from __future__ import annotations
@@ -30,8 +34,16 @@ class FLITEOptions:
     """d, latent values per mapped tensor."""
     rank: PositiveInt = 32
     """r, rank of the map; at most d."""
-    factors: Literal["stored"] = "stored"
-    """Keep the orthonormal factors in memory."""
+    factors: Literal["stored", "stored-bf16", "seeded", "rademacher", "dense"] = "stored"
+    """Orthonormal factors in memory (fp32 or bf16), drawn again from their seed in every pass (the same factors, no
+    memory, much slower), hashed signs instead of them (bit-equal on any device, orthogonal only on average; rank up to
+    32), or multiplied out to one dense matrix per tensor (small models only)."""
+    latent: Literal["z", "y"] = "z"
+    """What trains and travels for each mapped tensor: z (d numbers), or y = V^T z (r numbers; `dimension` then has no
+    part)."""
+    match_dimension: PositiveInt | None = None
+    """Multiply the latent's learning rate by sqrt(match_dimension / n), n = d numbers of z or r of y, so that Adam's
+    step in weight norm, about learning_rate * sqrt(n), is that of latents with this many numbers."""
     map_seed: int = 0
     """Seed of the factors; the same for every client, and the same in every run unless it is itself the question."""
     train_head: bool = False
@@ -47,25 +59,51 @@ class FLITE(Method):
 
     @staticmethod
     def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
-        if options.rank > options.dimension:
-            return f"method {spec.method.name}: rank {options.rank} exceeds dimension {options.dimension}; lower rank"
+        name = spec.method.name
+        if options.latent == "z" and options.rank > options.dimension:
+            return f"method {name}: rank {options.rank} exceeds dimension {options.dimension}; lower rank"
+        if options.factors == "rademacher" and options.rank > 32:
+            return f"method {name}: a 32-bit hash has no {options.rank} signs; lower rank to 32"
+        if options.factors == "dense" and options.latent == "y":
+            return f"method {name}: a dense map takes z, not y; use factors: stored"
         if options.train_head and spec.model.entry.head != "trainable":
-            return f"method {spec.method.name} trains the head, but the head of model {spec.model.name} is frozen"
-        reason = f"method {spec.method.name} maps convolutions, but model {spec.model.name} has none; use a ResNet"
+            return f"method {name} trains the head, but the head of model {spec.model.name} is frozen"
+        reason = f"method {name} maps convolutions, but model {spec.model.name} has none; use a ResNet"
         return lacks(provides, "mapped-weights", reason)
 
     def build_task(self, classifier: Classifier) -> AffineMapTask:
         from fedbench.models.affine_map import AffineMapTask
 
         choice = self.options
-        return AffineMapTask(classifier, choice.dimension, choice.rank, choice.map_seed, choice.train_head)
+        return AffineMapTask(
+            classifier,
+            choice.dimension,
+            choice.rank,
+            choice.map_seed,
+            choice.train_head,
+            choice.factors,
+            choice.latent,
+        )
 
     def phases(self) -> tuple[Phase, ...]:
-        return (Phase((Group(("",)),)),)
+        return (Phase((Group(("latent",), self.learning_rate), Group(("head.",)))),)
+
+    @property
+    def learning_rate(self) -> float | None:
+        """The latent's own learning rate; None for the run's."""
+        choice = self.options
+        if choice.match_dimension is None:
+            return None
+        numbers = choice.dimension if choice.latent == "z" else choice.rank
+        return self.training.learning_rate * (choice.match_dimension / numbers) ** 0.5
 
     def diagnostics(self, shared: Tree, messages: Tree, weights: Tensor) -> dict[str, float]:
         latents = shared["latent"] + messages["latent"]
         return {"identity_error": self.task.identity_error(latents, weights)}
 
     def facts(self) -> dict[str, Any]:
-        return {"factors_sha256": self.task.factors_sha256, "mapped_weights": sum(w.numel() for w in self.task.base)}
+        return {
+            "factors_sha256": self.task.factors_sha256,
+            "factors_bytes": self.task.factors_bytes,
+            "mapped_weights": sum(weight.numel() for weight in self.task.base),
+        }

@@ -24,7 +24,7 @@ def test_first_adam_step_by_the_chain_rule():
         # dL/dz = V U^T dL/dtheta, at z = 0 where theta is the base
         gradient = torch.stack(
             [
-                task.right[layer] @ (task.left[layer].T @ parameters[name].grad.flatten())
+                task.right[layer] @ (task.projections[layer].factor.T @ parameters[name].grad.flatten())
                 for layer, name in enumerate(task.names)
             ]
         )

@@ -7,8 +7,9 @@ import torch
 from fedbench.channels.dense import Dense, DenseOptions
 from fedbench.config import parse_entry
 from fedbench.errors import FedbenchError
-from fedbench.models import affine_map
-from fedbench.models.affine_map import AffineMapTask, gaussian_chunks, latent_directions, orthonormal
+from fedbench.models import affine_factors
+from fedbench.models.affine_factors import gaussian_chunks, latent_directions, orthonormal
+from fedbench.models.affine_map import AffineMapTask
 from fedbench.models.build import build_model
 from fedbench.randomness import stream
 
@@ -39,7 +40,7 @@ def test_factor_is_the_gaussian_times_the_inverse_of_its_own_triangle():
 
 
 def test_chunks_do_not_depend_on_what_was_drawn_before(monkeypatch):
-    monkeypatch.setattr(affine_map, "CHUNK_VALUES", 64)
+    monkeypatch.setattr(affine_factors, "CHUNK_VALUES", 64)
     whole = list(gaussian_chunks(0, 0, 100, 8))
     assert [len(chunk) for chunk in whole] == [8] * 12 + [4]
     again = stream(0, "affine-map", 0, 5).standard_normal((8, 8), dtype=np.float32)
@@ -72,7 +73,9 @@ def test_weights_equal_the_formula_in_float64():
         left = orthonormal(5, layer, task.base[layer].numel(), 4).astype(np.float64)
         right = latent_directions(5, layer, 16, 4).astype(np.float64)
         for client in range(2):
-            theta = task.base[layer].double().flatten().numpy() + left @ (right.T @ latent[client, layer].double().numpy())
+            theta = task.base[layer].double().flatten().numpy() + left @ (
+                right.T @ latent[client, layer].double().numpy()
+            )
             np.testing.assert_allclose(weights[name][client].flatten().numpy(), theta, rtol=0, atol=2e-6)
 
 
@@ -84,7 +87,7 @@ def test_a_zero_latent_is_the_base():
     torch.testing.assert_close(task.logits(shared, images)[0], classifier(images[0]))
 
 
-def test_identity_error_sees_a_map_that_is_not_affine(monkeypatch):
+def test_identity_error_sees_a_map_that_is_not_affine():
     task = AffineMapTask(resnet(8, shape=(1, 8, 8), classes=10), dimension=16, rank=4, seed=0)
     latents = torch.from_numpy(stream(0, "latents").standard_normal((4, len(task.names), 16), dtype=np.float32))
     weights = torch.full((4,), 0.25)
