@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from fedbench.methods.fedavg import FedAvg, TrainableOptions
+from fedbench.methods.fedavg import FedAvg, Trainable, TrainableOptions
 from fedbench.options import options
 from fedbench.registry import METHODS
 
@@ -13,7 +11,7 @@ from fedbench.registry import METHODS
 class LoraOptions(TrainableOptions):
     """FedAvg's options with LoRA as the default choice of leaves."""
 
-    trainable: Literal["full", "lora", "head", "norm"] = "lora"
+    trainable: Trainable = "lora"
 
 
 @METHODS.register("fa-lora", LoraOptions)

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from fedbench.models.task import Task
     from fedbench.spec import RunSpec
 
+Trainable = Literal["full", "lora", "conv-lora", "head", "norm"]
+
 
 @options
 class TrainableOptions:
     """Which leaves train."""
 
-    trainable: Literal["full", "lora", "head", "norm"] = "full"
-    """All weights; LoRA and head; the head; or normalisation's affine parameters and the head."""
+    trainable: Trainable = "full"
+    """All weights; LoRA (of a transformer's linear layers, or of convolutions) and the head; the head; or
+    normalisation's affine parameters and the head."""
     rank: PositiveInt = 8
     """LoRA's inner dimension r."""
     lora_alpha: PositiveFloat = 16.0
@@ -33,11 +36,14 @@ class TrainableOptions:
 
 def build_trainable(classifier: Classifier, choice: TrainableOptions) -> Task:
     """The task that trains the chosen leaves."""
+    from fedbench.models.conv_lora import ConvLoraTask
     from fedbench.models.lora import HeadTask, LoraTask
     from fedbench.models.task import WeightTask, weight_names
 
     if choice.trainable == "lora":
         return LoraTask(classifier, choice.rank, choice.lora_alpha)
+    if choice.trainable == "conv-lora":
+        return ConvLoraTask(classifier, choice.rank, choice.lora_alpha)
     if choice.trainable == "head":
         return HeadTask(classifier)
     return WeightTask(classifier, weight_names(classifier, choice.trainable))
@@ -50,6 +56,9 @@ def trainable_mismatch(choice: TrainableOptions, provides: frozenset[str], spec:
         return lacks(
             provides, "lora-sites", f"method {name} trains LoRA, but model {model} has no LoRA sites; use a ViT"
         )
+    if choice.trainable == "conv-lora":
+        reason = f"method {name} trains LoRA of convolutions, but model {model} has none; use a ResNet"
+        return lacks(provides, "mapped-weights", reason)
     if choice.trainable == "norm":
         reason = f"method {name} trains normalisation parameters, but model {model} has none"
         return lacks(provides, "norm-affine", reason)

@@ -6,9 +6,9 @@ local steps as the federated methods spend on them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from fedbench.methods.fedavg import FedAvg, TrainableOptions
+from fedbench.methods.fedavg import FedAvg, Trainable, TrainableOptions
 from fedbench.options import options
 from fedbench.registry import METHODS
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class LocalOptions(TrainableOptions):
     """FedAvg's options with LoRA and head as the default choice of leaves."""
 
-    trainable: Literal["full", "lora", "head", "norm"] = "lora"
+    trainable: Trainable = "lora"
 
 
 @METHODS.register("local-only", LocalOptions)

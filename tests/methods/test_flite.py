@@ -2,7 +2,9 @@
 
 import copy
 
+import pytest
 import torch
+from support import make_spec, objection
 from torch.nn import functional
 from toy import classifier, first_adam_step, make
 
@@ -61,3 +63,64 @@ def test_averaged_latents_give_averaged_weights_after_training():
     mean = run.method.task.weights({"latent": run.state.shared["latent"].unsqueeze(0)})
     for name, leaf in weights.items():
         torch.testing.assert_close(leaf.mean(0), mean[name][0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("factors", ["stored-bf16", "seeded", "rademacher", "dense"])
+def test_a_round_with_other_factors(factors):
+    """Latents move as with stored factors where the map is the same; every map is affine."""
+    model = classifier("resnet-gn", depth=8)
+    stored = make(OPTIONS, copy.deepcopy(model), learning_rate=RATE)
+    run = make({**OPTIONS, "factors": factors}, model, learning_rate=RATE)
+    row = run.server.round(1)
+    assert row["identity_error"] < 1e-6
+    stored.server.round(1)
+    latent, expected = run.state.shared["latent"], stored.state.shared["latent"]
+    assert float(latent.abs().max()) > 0
+    if factors in ("seeded", "dense"):
+        torch.testing.assert_close(latent, expected, rtol=1e-4, atol=1e-7)
+        assert run.method.facts()["factors_sha256"] == stored.method.facts()["factors_sha256"]
+    if factors == "stored-bf16":
+        torch.testing.assert_close(latent, expected, rtol=0.05, atol=0.02 * float(expected.abs().max()))
+
+
+def test_sgd_on_y_is_sgd_on_z():
+    """V has orthonormal columns, so a gradient step on z moves V^T z like one on y."""
+    model = classifier("resnet-gn", depth=8)
+    long = make(OPTIONS, copy.deepcopy(model), learning_rate=RATE)
+    short = make({**OPTIONS, "latent": "y"}, model, learning_rate=RATE)
+    assert short.shared["latent"].shape == (9, 4)
+    rows = [run.server.round(1) for run in (long, short)]
+    assert rows[1]["uplink_bytes"] * 4 == rows[0]["uplink_bytes"]
+    y = torch.einsum("ld,ldr->lr", long.state.shared["latent"], long.method.task.right)
+    torch.testing.assert_close(short.state.shared["latent"], y, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("options", "factor"),
+    [({"match_dimension": 64}, 2.0), ({"match_dimension": 4}, 0.5), ({"match_dimension": 16, "latent": "y"}, 2.0)],
+)
+def test_matched_learning_rates(options, factor):
+    """sqrt(match_dimension / n) times the run's, for n = d = 16 or r = 4; the head keeps the run's."""
+    model = classifier("resnet-gn", depth=8)
+    options = {**OPTIONS, **options, "train_head": True}
+    run = make(options, model, optimizer="adam", learning_rate=RATE)
+    latent, head = run.method.phases()[0].groups
+    assert latent.learning_rate == pytest.approx(factor * RATE)
+    assert head.learning_rate is None
+    run.server.round(1)
+    moved = run.state.shared["latent"].abs()
+    assert float(moved.max()) == pytest.approx(factor * RATE, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"rank": 65}, "rank 65 exceeds dimension 64; lower rank"),
+        ({"rank": 65, "latent": "y"}, None),
+        ({"rank": 33, "factors": "rademacher"}, "no 33 signs; lower rank to 32"),
+        ({"latent": "y", "factors": "dense"}, "takes z, not y"),
+    ],
+)
+def test_reasons_at_planning_time(options, expected):
+    found = objection(make_spec("flite", "resnet", method_options=options))
+    assert found is None if expected is None else expected in found
