@@ -18,20 +18,24 @@ from fedbench.randomness import stream
 from fedbench.registry import CHANNELS
 from fedbench.tree import Tree
 
-NUMBERS = {"number": [1e-9, 0.3, 1.0], "integer": [1, 2, 8], "boolean": [False, True]}
+CLOSED = {"boolean": [False, True]}
+NUMBERS = {"number": [1e-9, 0.3, 1.0], "integer": [1, 2, 8]}
 
 
 def variants(codec: str) -> list[dict[str, Any]]:
-    """Options of a codec: every choice of closed options, and of numbers those of a few that it accepts."""
+    """Options of a codec: every combination of closed choices, and each number in turn at a few accepted values."""
     fields = adapter(CHANNELS[codec].options).json_schema().get("properties", {})
-    axes = {
-        name: [value for value in _values(field) if _accepted(codec, name, value)] for name, field in fields.items()
-    }
-    return [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-
-
-def _values(field: dict[str, Any]) -> list[Any]:
-    return field.get("enum") or NUMBERS.get(field.get("type")) or [field["default"]]
+    choices = {name: field.get("enum") or CLOSED.get(field.get("type")) for name, field in fields.items()}
+    closed = {name: values for name, values in choices.items() if values}
+    found = [dict(zip(closed, values, strict=True)) for values in product(*closed.values())]
+    numbers = [
+        {name: value}
+        for name, field in fields.items()
+        if name not in closed
+        for value in NUMBERS.get(field.get("type"), [])
+        if _accepted(codec, name, value)
+    ]
+    return [{**choice, **number} for choice in found for number in numbers or [{}]]
 
 
 def _accepted(codec: str, name: str, value: Any) -> bool:
@@ -58,7 +62,7 @@ FEEDBACK = [case for case in SINGLE if objection(case) is None]
 
 
 def name_of(case: dict[str, Any]) -> str:
-    return "-".join(map(str, case.values()))
+    return ",".join([case["codec"], *(f"{name}={value}" for name, value in case.items() if name != "codec")])
 
 
 def make_channel(case: dict[str, Any], template: Tree, error_feedback: bool = False) -> Channel:

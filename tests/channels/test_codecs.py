@@ -30,7 +30,7 @@ def same(first, second):
 
 @single_case
 @given(messages=stacked_messages())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_transmitting_is_packing_and_unpacking(case, messages):
     channel = make_channel(case, template_of(messages))
     delivered, sizes = channel.transmit(messages, streams)
@@ -53,7 +53,7 @@ def test_transmitting_is_packing_and_unpacking(case, messages):
     ids=lambda value: name_of(value) if isinstance(value, dict) else ("feedback" if value else "plain"),
 )
 @given(messages=stacked_messages())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_uplink_delivers_the_weighted_mean(case, error_feedback, messages):
     channel = make_channel(case, template_of(messages), error_feedback)
     before = {name: leaf.clone() for name, leaf in messages.items()}
