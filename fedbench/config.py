@@ -17,13 +17,14 @@ from pydantic import Field, StringConstraints
 
 from fedbench.errors import FedbenchError, nearest
 from fedbench.options import (
-    Float,
     Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveFraction,
     PositiveInt,
+    ProperFraction,
+    ShareBelowOne,
     names,
     options,
     parse,
@@ -68,7 +69,7 @@ class Training:
     """Rounds between evaluations; the untouched base (round 0) and the last round are always evaluated."""
     fine_tune_epochs: NonNegativeInt = 0
     """Passes over its own samples that every client makes before its personal evaluation, on a copy."""
-    held_out: Annotated[Float, Field(ge=0, lt=1)] = 0.0
+    held_out: ShareBelowOne = 0.0
     """Share of the clients (rounded, at least one if above 0) that never join the federation, evaluated apart."""
     held_out_epochs: NonNegativeInt | None = None
     """Passes over its own samples that a held-out client makes before each evaluation; none takes fine_tune_epochs."""
@@ -80,7 +81,7 @@ class Training:
 class PublicShare:
     """Training samples that no client holds, for a base trained on other data than the federation's."""
 
-    fraction: Annotated[Float, Field(gt=0, lt=1)] | None = None
+    fraction: ProperFraction | None = None
     """Stratified share of the training split."""
     classes: list[int] | None = None
     """All samples of these classes (class indices)."""
@@ -95,7 +96,7 @@ class DatasetEntry:
     source: str
     public: PublicShare | None = None
     """Part of the data that goes to the base model and to no client."""
-    test_fraction: Annotated[Float, Field(gt=0, lt=1)] = 0.2
+    test_fraction: ProperFraction = 0.2
     """Size of the test split, stratified by (domain, class), where the source has none of its own."""
     label: str | None = None
     training: Overrides = Field(default_factory=dict)
@@ -107,7 +108,7 @@ class PartitionEntry:
 
     scheme: str
     clients: PositiveInt
-    validation: Annotated[Float, Field(ge=0, lt=1)] = 0.2
+    validation: ShareBelowOne = 0.2
     """Share of each client's training samples set aside for validation, fixed with the partition."""
     min_samples: Annotated[int, Field(ge=2)] = 10
     """Training samples (validation included) that every client gets at least, by bounded repair."""

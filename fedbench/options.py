@@ -6,7 +6,7 @@ from dataclasses import fields
 from functools import cache, partial
 from typing import Annotated, Any
 
-from annotated_types import Ge, Gt, Le
+from annotated_types import Ge
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
@@ -29,11 +29,18 @@ def _number(value):
     return value
 
 
-Float = Annotated[float, Field(strict=False, allow_inf_nan=False), BeforeValidator(_number)]
-PositiveFloat = Annotated[Float, Gt(0)]
-NonNegativeFloat = Annotated[Float, Ge(0)]
-Fraction = Annotated[Float, Ge(0), Le(1)]
-PositiveFraction = Annotated[Float, Gt(0), Le(1)]
+def _float(**bounds) -> Any:
+    # the bounds stand beside the number itself, not around its check, or the JSON schema would lose them
+    return Annotated[float, Field(strict=False, allow_inf_nan=False, **bounds), BeforeValidator(_number)]
+
+
+Float = _float()
+PositiveFloat = _float(gt=0)
+NonNegativeFloat = _float(ge=0)
+Fraction = _float(ge=0, le=1)
+PositiveFraction = _float(gt=0, le=1)
+ProperFraction = _float(gt=0, lt=1)
+ShareBelowOne = _float(ge=0, lt=1)
 PositiveInt = Annotated[int, Ge(1)]
 NonNegativeInt = Annotated[int, Ge(0)]
 

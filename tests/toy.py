@@ -29,7 +29,11 @@ class Toy:
         self.targets = torch.from_numpy(rng.integers(0, CLASSES, sum(samples)))
         self.trainers = np.split(np.arange(sum(samples)), np.cumsum(samples)[:-1])
         self.test = self.validation = self.train = self.trainers
-        self.device, self.pad = torch.device("cpu"), 1
+        self.device, self.pad, self.held_out = torch.device("cpu"), 1, ()
+
+    @property
+    def clients(self):
+        return len(self.test)
 
     def images(self, indices, crops=None):
         return self.pixels[torch.from_numpy(indices)]

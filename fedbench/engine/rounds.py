@@ -197,6 +197,7 @@ class Run:
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     self._save()
                     saved = time.monotonic()
+        self.chunk = server.chunk  # smaller than at the start if memory ran out
         self._clock()
         rows = gates.rows(self._personalised(), self._gates())
         results.write_results(self.out, self.state, self.store, self.partition, rows, summarise(self))

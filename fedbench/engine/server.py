@@ -87,7 +87,6 @@ class Server:
         }
         uplink = [0] * len(cohort)
         weights = self._weights(cohort).to(device)
-        # a norm is finite exactly if every value is (and its square does not overflow), in one pass
         # a norm is finite exactly if all values are (and no square overflows), and takes one pass
         finite = bool(torch.isfinite(losses).all()) and math.isfinite(norm(messages))
         if messages and finite:
@@ -111,7 +110,9 @@ class Server:
                 downlink = [down + extra for down, extra in zip(downlink, delivery.downlink_bytes, strict=True)]
         if finite:
             self.private.scatter(cohort, private)
-            for client in cohort:
+            population = self.trainer.population
+            everyone = [client for client in range(population.clients) if client not in population.held_out]
+            for client in everyone if self.method.pooled else cohort:
                 state.seen[client] = round_number
                 state.participations[client] = state.participations.get(client, 0) + 1
         else:

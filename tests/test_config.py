@@ -1,0 +1,167 @@
+"""Configs: what is accepted, and that every mistake is one line with its place and the way out."""
+
+import copy
+
+import pytest
+
+from fedbench import config
+from fedbench.errors import FedbenchError
+from fedbench.schema import schema
+from fedbench.spec import Cell, cells, find_cell, resolve
+
+VALID = {
+    "name": "test",
+    "seeds": [0, 1],
+    "training": {"rounds": 3, "learning_rate": 0.1},
+    "datasets": {"digits": {"source": "digits"}},
+    "partitions": {"skewed": {"scheme": "dirichlet", "clients": 4, "alpha": 0.5, "training": {"learning_rate": 0.2}}},
+    "models": {
+        "vit": {"backbone": "small-vit", "training": {"learning_rate": 0.3, "batch_size": 7}},
+        "mlp": {"backbone": "mlp"},
+    },
+    "methods": {
+        "fedsdg": {"method": "fedsdg", "alignment": "none", "training": {"learning_rate": 0.4}},
+        "fedavg": {"method": "fedavg"},
+    },
+    "experiments": {
+        "first": {
+            "title": "First",
+            "cells": [{"dataset": "digits", "partition": "skewed", "model": "vit", "method": ["fedsdg", "fedavg"]}],
+        },
+        "second": {
+            "title": "Second",
+            "seeds": [1, 2],
+            "cells": [{"dataset": "digits", "partition": "skewed", "model": "vit", "method": "fedavg"}],
+        },
+    },
+}
+
+
+def changed(path, value):
+    values = copy.deepcopy(VALID)
+    *parents, last = path.split(".")
+    inner = values
+    for key in parents:
+        inner = inner[key]
+    inner[last] = value
+    return values
+
+
+def cell(model="vit", method="fedsdg", seed=0):
+    return Cell("digits", "skewed", model, method, seed)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("training.lerning_rate", 0.1, r"config\.training\.lerning_rate: unknown key; did you mean 'learning_rate'\?"),
+        ("methods.fedsdg.alignmnt", "base", r"methods\.fedsdg\.alignmnt: unknown key; did you mean 'alignment'\?"),
+        ("methods.fedsdg.training.clipp", 1, r"methods\.fedsdg\.training\.clipp: unknown key; did you mean 'clip'\?"),
+        ("methods.fedsdg.method", "fedsgd", r"unknown method 'fedsgd'; did you mean 'fedsdg'\?"),
+        ("methods.fedsdg.alignment", "bas", r"methods\.fedsdg\.alignment: input should be 'base', 'global'"),
+        ("methods.fedsdg.rank", "8", r"methods\.fedsdg\.rank: .*integer \(got '8'\)"),
+        ("methods.fedsdg.rank", 0, r"methods\.fedsdg\.rank: .*greater than or equal to 1"),
+        ("methods.fedsdg.channel", "dens", r"unknown channel 'dens'; did you mean 'dense'\?"),
+        ("partitions.skewed.alpha", 0, r"partitions\.skewed\.alpha: .*greater than 0"),
+        ("partitions.skewed.alpha", -1, r"partitions\.skewed\.alpha: .*greater than 0"),
+        ("partitions.skewed.clients", 2.5, r"partitions\.skewed\.clients: .*integer"),
+        ("partitions.skewed.clients", True, r"partitions\.skewed\.clients: .*integer"),
+        ("partitions.skewed.validation", True, r"partitions\.skewed\.validation: a number, not true or false"),
+        ("datasets.digits.sorce", 1, r"datasets\.digits\.sorce: unknown key; did you mean 'source'\?"),
+        ("datasets.digits.public", {"fraction": 0.5, "classes": [1]}, "exactly one of fraction, classes, domains"),
+        ("models.vit.base", "central", r"models\.vit\.base: unknown base 'central'"),
+        ("experiments.first.cells", [{"dataset": "digits"}], r"experiments\.first\.cells\.0\.partition: .*required"),
+        ("experiments.first.reference", "fedavgg", r"unknown method 'fedavgg'; did you mean 'fedavg'\?"),
+        ("experiments.first.figures", ["paretto"], r"unknown figure 'paretto'; did you mean 'pareto'\?"),
+        ("nam", "x", r"config\.nam: unknown key; did you mean 'name'\?"),
+        ("datasets", {"a b": {"source": "digits"}}, r"config\.datasets"),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_its_place(path, value, message):
+    with pytest.raises(FedbenchError, match=message) as caught:
+        config.validate(changed(path, value))
+    assert "\n" not in str(caught.value)
+
+
+def test_training_options_merge_from_the_general_to_the_particular():
+    settings = config.validate(VALID)
+    assert resolve(settings, cell()).training.learning_rate == 0.4
+    assert resolve(settings, cell(method="fedavg")).training.learning_rate == 0.3
+    assert resolve(settings, cell("mlp", "fedavg")).training.learning_rate == 0.2
+    assert resolve(settings, cell()).training.batch_size == 7
+
+
+def test_a_run_that_two_experiments_ask_for_is_one_cell():
+    settings = config.validate(VALID)
+    assert cells(settings) == [
+        cell(method=m, seed=s) for s, m in [(0, "fedsdg"), (0, "fedavg"), (1, "fedsdg"), (1, "fedavg"), (2, "fedavg")]
+    ]
+    assert cells(settings, "second") == [cell(method="fedavg", seed=s) for s in (1, 2)]
+
+
+def test_a_method_that_does_not_fit_says_why_at_planning_time():
+    with pytest.raises(FedbenchError, match="needs LoRA sites, but model mlp has none; use a ViT"):
+        resolve(config.validate(VALID), cell("mlp"))
+
+
+def test_an_unknown_cell_names_the_nearest():
+    with pytest.raises(FedbenchError, match="did you mean 'digits/skewed/vit/fedsdg/seed0'"):
+        find_cell(config.validate(VALID), Cell("digits", "skewed", "vit", "fedsgd", 0))
+
+
+def test_only_what_changes_numbers_changes_identities():
+    digests = [
+        resolve(config.validate(values), cell()).digest
+        for values in (
+            VALID,
+            changed("methods.fedsdg.label", "A label"),
+            changed("methods.new", {"method": "base"}),
+            changed("seeds", [0, 5]),
+            changed("methods.fedsdg.rank", 9),
+            changed("training.rounds", 4),
+        )
+    ]
+    assert digests[0] == digests[1] == digests[2] == digests[3]
+    assert len(set(digests)) == 3
+
+
+def test_training_options_do_not_change_data_partition_or_base():
+    before = resolve(config.validate(VALID), cell())
+    after = resolve(config.validate(changed("training.rounds", 4)), cell())
+    assert before.full != after.full
+    assert before.data_spec == after.data_spec
+    assert before.partition_spec == after.partition_spec
+    assert before.base_spec == after.base_spec
+
+
+def test_yaml_exponents_are_numbers_and_duplicate_keys_errors(tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("a: 1e-3\nb: 5e4\nc: 1.5e-3\n")
+    assert config.read(path) == {"a": 0.001, "b": 50000.0, "c": 0.0015}
+    path.write_text("a: 1\nb: 2\na: 3\n")
+    with pytest.raises(FedbenchError, match="line 3: the key 'a' is given twice"):
+        config.read(path)
+
+
+@pytest.mark.parametrize("text", ["a: [1", "- 1\n- 2\n", "\tx: 1"])
+def test_broken_yaml_names_the_file(tmp_path, text):
+    path = tmp_path / "broken.yaml"
+    path.write_text(text)
+    with pytest.raises(FedbenchError, match=r"broken\.yaml"):
+        config.read(path)
+
+
+def test_overrides_reach_nested_keys_and_are_validated():
+    values = config.override(VALID, ["training.rounds=9", "methods.fedsdg.alignment=floor"])
+    spec = resolve(config.validate(values), cell())
+    assert (spec.training.rounds, spec.method.options.alignment) == (9, "floor")
+    with pytest.raises(FedbenchError, match="expected key=value"):
+        config.override(VALID, ["training.rounds"])
+    with pytest.raises(FedbenchError, match=r"config\.training\.round: unknown key"):
+        config.validate(config.override(VALID, ["training.round=9"]))
+
+
+def test_schema_has_the_bounds_of_numbers():
+    text = str(schema())
+    assert "'exclusiveMinimum': 0" in text
+    assert "'gt'" not in text
