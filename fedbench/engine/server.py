@@ -110,9 +110,7 @@ class Server:
                 downlink = [down + extra for down, extra in zip(downlink, delivery.downlink_bytes, strict=True)]
         if finite:
             self.private.scatter(cohort, private)
-            population = self.trainer.population
-            everyone = [client for client in range(population.clients) if client not in population.held_out]
-            for client in everyone if self.method.pooled else cohort:
+            for client in self._everyone() if self.method.pooled else cohort:
                 state.seen[client] = round_number
                 state.participations[client] = state.participations.get(client, 0) + 1
         else:
@@ -120,6 +118,11 @@ class Server:
         state.round_number = round_number
         row["diverged"] = int(not finite)
         return row | self._bytes(uplink, downlink)
+
+    def _everyone(self) -> list[int]:
+        """The clients whose data pooled training sees."""
+        population = self.trainer.population
+        return [client for client in range(population.clients) if client not in population.held_out]
 
     def _downlink(self, cohort: list[int], round_number: int) -> list[int]:
         if not self.method.communicates:
