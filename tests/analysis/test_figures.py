@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -170,6 +171,13 @@ def test_fairness(data):
     curve = next(line for line in axes.lines if line.get_label().startswith("Base"))
     assert len(curve.get_xdata()) == 1 + 10 * 3
     assert curve.get_ydata()[-1] == 1
+
+
+def test_fairness_leaves_out_held_out_clients(data):
+    clients = data.clients.assign(held_out=(data.clients.client == 0).astype(int))
+    (axes,) = draw(replace(data, clients=clients), "fairness").axes
+    curve = next(line for line in axes.lines if line.get_label().startswith("Base"))
+    assert len(curve.get_xdata()) == 1 + 9 * 3
 
 
 def test_partitions(data):

@@ -69,13 +69,15 @@ def column(data: ExperimentData) -> str:
 
 
 def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]:
-    """Sorted accuracies of every client and seed by method; clients without test samples and diverged runs left out."""
+    """Sorted accuracies of every client and seed by method, without held-out clients and diverged runs."""
     wanted = column(data)
     if wanted not in data.clients.columns:
         raise FedbenchError(
             f"experiment {data.name!r}, figure fairness: its runs' clients.csv have no column {wanted}; run them again"
         )
     runs, clients = task.of(data.runs), task.of(data.clients)
+    if "held_out" in clients:  # newcomers are not part of the federation whose fairness this shows
+        clients = clients[clients.held_out.fillna(0) == 0]
     sound = runs[~runs.diverged.astype(bool)]
     found = {}
     for method in dict.fromkeys(sound.method):
