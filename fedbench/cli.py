@@ -6,6 +6,7 @@ instant and planning hundreds of cluster jobs costs nothing.
 
 import functools
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -122,6 +123,29 @@ def cells(plan, match, experiment):
     """Print the target name of every run that a config asks for."""
     for cell in plan.match(match, experiment):
         click.echo(plan.target(cell))
+
+
+@cli.command()
+@configured
+@click.option("--match", metavar="GLOB", help="Only runs whose name matches, as in '*/fedsdg/seed0'.")
+@click.option("--state", "states", multiple=True, metavar="STATE", help="Show only these, as in --state failed.")
+@click.option("--json", "as_json", is_flag=True, help="JSON, for scripts.")
+@resumable
+def status(plan, match, states, as_json, checkpoints):
+    """Say how far every run is, what it takes on disk and how long it will still take."""
+    from fedbench import status_text
+    from fedbench.status import STATES, look
+
+    unknown = set(states) - set(STATES)
+    if unknown:
+        raise click.BadParameter(f"{min(unknown)!r} is none of {', '.join(STATES)}", param_hint="--state")
+    found = look(plan, plan.match(match), checkpoints)
+    shown = [status for status in found if not states or status.state in states]
+    if as_json:
+        click.echo(status_text.as_json(found, shown))
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    click.echo(f"{status_text.table(shown, width)}\n{status_text.totals_line(found)}")
 
 
 @cli.command()
