@@ -101,7 +101,7 @@ def load(folder: Path, digest: str, say) -> State | None:
 
     Parameters
     ----------
-    digest : identity of the run's spec
+    digest : identity of the run's spec and inputs
     say : called with a line for each damaged file that is passed over
 
     Raises
@@ -120,7 +120,8 @@ def load(folder: Path, digest: str, say) -> State | None:
         metadata = _metadata(data)
         if metadata["digest"] != digest:
             raise FedbenchError(
-                f"{folder}: holds a checkpoint of another spec; give another --out, or --overwrite to discard it"
+                f"{folder}: holds a checkpoint of another spec, data set, partition or base; give another --out, "
+                "or --overwrite to discard it"
             )
         # The format sorts its tensors; sums over a tree's leaves must go on in the order that they began with.
         tensors = deserialise(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from filelock import FileLock, Timeout
 
+from fedbench.channels._values import to_bytes
 from fedbench.channels.base import dense_bytes
 from fedbench.channels.build import build_channel
 from fedbench.engine import checkpoint as checkpoints
@@ -26,6 +28,7 @@ from fedbench.io import read_json, writing_errors
 from fedbench.models.build import build_model
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
+from fedbench.spec import digest
 from fedbench.tree import Tree, count, to_device
 
 if TYPE_CHECKING:
@@ -128,6 +131,9 @@ class Run:
         # exact and repeatable arithmetic: TF32 and autotuned kernels would make runs differ
         torch.backends.cudnn.benchmark = False
         self.one_time_bytes = dense_bytes(base)
+        # a checkpoint belongs to the contents that it was trained on, not only to the spec that names them
+        contents = hashlib.sha256(b"".join(to_bytes(leaf) for leaf in base.values())).hexdigest()
+        self.identity = digest([spec.digest, store.meta["sha256"], partition.meta["sha256"], contents])
 
         classifier = build_model(spec.model, store.shape, store.classes)
         classifier.load_state_dict(base)
@@ -160,10 +166,11 @@ class Run:
 
     def _restore(self, overwrite: bool) -> checkpoints.State | None:
         try:
-            state = checkpoints.load(self.checkpoint, self.spec.digest, self.log)
+            state = checkpoints.load(self.checkpoint, self.identity, self.log)
         except FedbenchError:
             if not overwrite:
                 raise
+            self.log("a checkpoint that cannot be continued is discarded; starting from round 0")
             checkpoints.remove(self.checkpoint)
             return None
         if state is not None:
@@ -258,7 +265,7 @@ class Run:
 
     def _save(self) -> None:
         self._clock()
-        checkpoints.save(self.checkpoint, self.state, self.spec.digest)
+        checkpoints.save(self.checkpoint, self.state, self.identity)
 
     def _stop(self) -> None:
         self._save()

@@ -2,13 +2,16 @@
 
 import errno
 import json
+from unittest import mock
 
 import pytest
+import support
 from filelock import FileLock
-from support import Watch, make_spec, run_cell
+from support import Watch, base_weights, make_spec, run_cell
 
 from fedbench import io
 from fedbench.engine import rounds
+from fedbench.engine.interrupt import Interrupted
 from fedbench.errors import FedbenchError
 
 SPEC = {"model": "mlp", "rounds": 2, "participation": 0.67}
@@ -156,3 +159,15 @@ def test_summary_is_plain_json(tmp_path, digits, ragged):
         raise AssertionError(f"{constant} is not JSON")
 
     json.loads((outcome.folder / "summary.json").read_text(), parse_constant=refuse)
+
+
+def test_a_checkpoint_trained_from_another_base_is_refused(tmp_path, digits, ragged):
+    spec = make_spec("fedavg", "mlp", rounds=3)
+    with pytest.raises(Interrupted):
+        run_cell(tmp_path, digits, ragged, spec, watch=Watch(stop_after=1))
+    other = {name: leaf + 1e-3 for name, leaf in base_weights(spec, digits).items()}
+    with mock.patch.object(support, "base_weights", return_value=other):
+        with pytest.raises(FedbenchError, match="of another spec, data set, partition or base"):
+            run_cell(tmp_path, digits, ragged, spec)
+        run_cell(tmp_path, digits, ragged, spec, overwrite=True)
+    assert "discarded" in (tmp_path / "run" / "log.txt").read_text()
