@@ -8,6 +8,9 @@ algorithm 1, with error feedback and warm start. For a matrix M_k [n, m] (messag
     up    Q_k = M_k^T P        server: mean Q_k is the next round's Q
     everyone decodes P (mean Q_k)^T, and client k keeps M_k - P Q_k^T
 
+Each client's residual is against its own Q_k, so that nothing of its message is lost or sent twice when cohorts change.
+Another reading, PyTorch's, is to subtract P (mean Q_k)^T; where all clients take part in every round the means agree.
+
 Convolutions are matrices [out, in * kh * kw]. Tensors of one dimension, and those whose factors would be no
 smaller, are sent whole. Q starts as a Gaussian that both ends draw from the tensor's name.
 

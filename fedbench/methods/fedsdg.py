@@ -52,10 +52,11 @@ class FedSDGOptions:
     """Initial gate logit; -3 is m = 0.047."""
     gate_learning_rate: PositiveFloat = 0.1
     gate_penalty: NonNegativeFloat = 0.01
-    """lambda1, on the sum of the gates."""
+    """lambda1, on the gates summed over mappings: a block's gate counts once for each mapping that shares it."""
     private_penalty: NonNegativeFloat = 0.001
     """lambda2, on the private LoRA's squared norm."""
     head: Literal["shared", "private"] = "shared"
+    """A private head keeps the run's weight decay, as a shared one does; private LoRA and gates have none."""
 
 
 @METHODS.register("fedsdg", FedSDGOptions)

@@ -75,6 +75,16 @@ def test_message_and_residual_are_neither_lost_nor_doubled(rank, messages):
         torch.testing.assert_close(after, torch.tensordot(weights, wanted, dims=1), rtol=0, atol=scale * 1e-5)
 
 
+def test_a_client_keeps_what_its_own_factors_dropped():
+    """Not what the mean dropped: a client whose message is of the rank keeps nothing, whatever the others send."""
+    channel, memory, server = start({"w": torch.empty(6, 5)}, 1, 2)
+    left, rights = normal(6, 1), normal(2, 1, 5, seed=1)
+    messages = {"w": left @ rights}
+    delivery, _ = channel.uplink(messages, weights_of(messages), memory, server, streams)
+    assert float((messages["w"] - delivery.mean["w"]).abs().max()) > 0.1, "the clients differ from their mean"
+    assert float(delivery.memory["w"].abs().max()) < 1e-5
+
+
 def test_what_is_sent_whole():
     template = {
         "matrix": torch.empty(20, 30),

@@ -80,6 +80,21 @@ def test_penalty_by_hand():
     torch.testing.assert_close(run.method.penalty(local, {}), torch.tensor(expected))
 
 
+def test_a_blocks_gate_counts_for_each_of_its_mappings():
+    run = start(gate_level="block", private_penalty=0.0)
+    local = {name: torch.stack([tree[name] for tree in run.private]) for name in run.private[0]}
+    assert len(select(local, "gate.")) == VIT["depth"]
+    local |= {name: torch.zeros_like(leaf) for name, leaf in select(local, "gate.").items()}
+    torch.testing.assert_close(run.method.penalty(local, {}), torch.full((2,), 0.01 * 0.5 * 2 * VIT["depth"]))
+
+
+def test_a_private_head_decays_and_private_lora_does_not():
+    run = start(head="private")
+    (phase,) = run.method.phases()
+    decays = {prefix: group.weight_decay for group in phase.groups for prefix in group.prefixes}
+    assert decays == {"lora.": None, "head.": None, "private.": 0.0, "gate.": 0.0}, "None is the run's"
+
+
 def test_only_shared_lora_and_head_travel():
     run = start()
     row = run.server.round(1)
