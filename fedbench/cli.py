@@ -181,7 +181,10 @@ def partition(work, dataset, partition, seed):
 @resumable
 def pretrain(work, dataset, model, checkpoints):
     """Make the base model that every run of a model starts from."""
-    work.pretrain(work.plan.example(dataset, model=model), checkpoints)
+    from fedbench.gpus import own_gpu
+
+    with own_gpu(work.device, work.say):
+        work.pretrain(work.plan.example(dataset, model=model), checkpoints)
 
 
 @cli.command()
@@ -195,11 +198,13 @@ def pretrain(work, dataset, model, checkpoints):
 @click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), help="Minutes until it saves and stops.")
 def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints, overwrite, time_limit):
     """Run one cell, or continue it; missing inputs are made first."""
+    from fedbench.gpus import own_gpu
     from fedbench.spec import Cell
 
     spec = work.plan.spec(Cell(dataset, partition, model, method, seed))
     seconds = None if time_limit is None else 60 * time_limit
-    folder = work.train(spec, out, checkpoints, parse_chunk(chunk), overwrite, seconds)
+    with own_gpu(work.device, work.say):
+        folder = work.train(spec, out, checkpoints, parse_chunk(chunk), overwrite, seconds)
     click.echo(folder / "summary.json")
 
 
