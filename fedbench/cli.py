@@ -5,96 +5,29 @@ instant and planning hundreds of cluster jobs costs nothing.
 """
 
 import functools
-import os
 import shutil
 import sys
-from pathlib import Path
 
 import click
 
 from fedbench import __version__
+from fedbench.cli_options import (
+    FOLDER,
+    config_options,
+    configured,
+    data_root_option,
+    debug,
+    device_option,
+    named,
+    read_plan,
+    resumable,
+    seeded,
+    working,
+)
 
 EPILOG = """Exit status: 0 done; 1 an error, said in one line on standard error (--debug adds the traceback); 2 wrong
 usage; 75 a run was told to stop and saved its state, so starting it again continues; 130 interrupted from
 the keyboard."""
-
-
-FOLDER = click.Path(path_type=Path)
-
-
-class Threads(click.ParamType):
-    """A thread count that takes effect at once: numerical libraries read it when they are first imported."""
-
-    name = "integer"
-
-    def convert(self, value, param, ctx):
-        count = click.IntRange(min=1).convert(value, param, ctx)
-        for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ[variable] = str(count)
-        return count
-
-
-def debug(ctx: click.Context, _param, value: bool) -> None:
-    """Remember --debug for :func:`main`, wherever in the line it was given."""
-    if value:
-        ctx.find_root().obj["debug"] = True
-
-
-def configured(command):
-    """Add the options that choose a config, and hand the command its plan."""
-
-    @click.option("--config", "files", multiple=True, help="Config file; later ones win.  [default: config.yaml]")
-    @click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override one key of the config.")
-    @click.option("--results", type=FOLDER, help="Results folder instead of the config's own.")
-    @click.option("--debug", is_flag=True, expose_value=False, callback=debug, help="Show tracebacks.")
-    @functools.wraps(command)
-    def wrapped(files, assignments, results, **rest):
-        from fedbench.config import load
-        from fedbench.plan import Plan
-
-        return command(Plan(load(files or ["config.yaml"], assignments), results), **rest)
-
-    return wrapped
-
-
-def from_environment(flag: str, variable: str, default, text: str, kind):
-    """An option that an environment variable can set for a whole site or cluster job."""
-    return click.option(
-        flag, type=kind, envvar=variable, default=default, show_default=True, show_envvar=True, help=text
-    )
-
-
-def working(command):
-    """Add the options that say what to compute with, and hand the command its workspace."""
-
-    @configured
-    @from_environment("--data-root", "FEDBENCH_DATA", Path("data"), "Folder of raw data sets and weights.", FOLDER)
-    @from_environment("--device", "FEDBENCH_DEVICE", "auto", "auto, cpu, cuda or cuda:N.", str)
-    @from_environment("--threads", "OMP_NUM_THREADS", os.cpu_count(), "CPU threads.", Threads())
-    @functools.wraps(command)
-    def wrapped(plan, data_root, device, threads, **rest):
-        from fedbench.stages import Workspace
-
-        return command(Workspace(plan, data_root, device, threads, functools.partial(click.echo, err=True)), **rest)
-
-    return wrapped
-
-
-def named(*kinds: str):
-    """Add required options that name entries of the config."""
-
-    def add(command):
-        for kind in reversed(kinds):
-            command = click.option(f"--{kind}", required=True, help=f"Name in the config's `{kind}s`.")(command)
-        return command
-
-    return add
-
-
-resumable = click.option(
-    "--checkpoints", type=FOLDER, default=Path("checkpoints"), show_default=True, help="Folder of all checkpoints."
-)
-seeded = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -146,6 +79,24 @@ def status(plan, match, states, as_json, checkpoints):
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     click.echo(f"{status_text.table(shown, width)}\n{status_text.totals_line(found)}")
+
+
+@cli.command()
+@config_options
+@data_root_option
+@device_option
+@resumable
+def doctor(files, assignments, results, data_root, device, checkpoints):
+    """Say whether this machine can run a config, and what to do if not; exit status 1 if something is missing."""
+    from fedbench.doctor import examine
+
+    missing = 0
+    read = functools.partial(read_plan, files, assignments, results)
+    for finding in examine(read, data_root, checkpoints, device):
+        click.echo(finding)
+        missing += finding.level == "missing"
+    if missing:
+        sys.exit(1)
 
 
 @cli.command()

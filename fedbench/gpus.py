@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from fedbench.commands import ask
 from fedbench.errors import FedbenchError
 
@@ -94,6 +92,8 @@ def _folder() -> Path:
 
 
 def _take(names: list[str], folder: Path, stack: ExitStack, say: Callable[[str], None]) -> str:
+    from filelock import FileLock, Timeout
+
     waiting = False
     while True:
         for index, name in enumerate(names):

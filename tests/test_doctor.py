@@ -1,0 +1,321 @@
+"""`fedbench doctor`: what it finds on pretended machines and clusters."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedbench import cli
+from fedbench.commands import Answer, ask
+from fedbench.config import load
+from fedbench.doctor import cluster, folders, inputs, machine, software
+from fedbench.doctor.finding import Finding
+from fedbench.plan import Plan
+
+ROOT = Path(__file__).parents[1]
+SMOKE = ROOT / "workflow/configs/smoke.yaml"
+PROFILE = ROOT / "slurm/config.yaml"
+
+
+def levels(findings) -> list[str]:
+    return [finding.level for finding in findings]
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Install pretended programs, and hide all others but the shell."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+
+    def install(name: str, script: str) -> None:
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+
+    return install
+
+
+def test_a_finding_is_one_line_with_its_fix():
+    assert str(Finding("missing", "memory", "none\nat all", "buy some")) == "missing  memory: none at all; buy some"
+    assert str(Finding("ok", "memory", "1 GB")) == "ok       memory: 1 GB"
+
+
+def test_programs_that_hang_fail_or_are_not_there(programs):
+    programs("hangs", "/bin/sleep 60 & /bin/sleep 60")  # a child, too, keeps the output open
+    started = time.monotonic()
+    assert ask(["hangs"], 0.3) == Answer(None, "", "hangs did not answer within 0.3 s")
+    assert time.monotonic() - started < 5
+    programs("fails", "echo some; echo first >&2; echo 'it broke' >&2; exit 3")
+    assert ask(["fails"], 30) == Answer(3, "some\n", "it broke")
+    assert ask(["absent"], 30) == Answer(None, "", "absent is not installed")
+
+
+def test_versions_of_packages(tmp_path, monkeypatch):
+    (tmp_path / "envs").mkdir()
+    (tmp_path / "envs/constraints.txt").write_text("# tested\nA_b==2.1\nc==1.0\nd==3.0 # comment\n")
+    (tmp_path / "pyproject.toml").write_text('[project]\ndependencies = ["a-b>=2", "c>=1", "d>=2.10", "e", "f>=1"]\n')
+    there = {"a-b": "2.1+cpu", "c": "1.4", "d": "2.9", "f": "1.0"}
+    monkeypatch.setattr(software, "installed", there.get)
+    lines = [str(finding) for finding in software.packages(tmp_path)]
+    assert [line.split(";")[0] for line in lines] == [
+        "warning  c: 1.4, tested with 1.0",
+        "missing  d: 2.9 is older than 2.10",
+        "missing  e: not installed",
+        "ok       packages: 2 of 5 as tested",
+    ]
+    (tmp_path / "envs/constraints.txt").unlink()
+    assert "tested versions not known" in str(list(software.packages(tmp_path))[-1])
+
+
+def test_this_environment_has_everything():
+    assert "missing" not in levels([software.python(), *software.packages(ROOT)])
+
+
+@pytest.mark.parametrize(("version", "level"), [((3, 10, 0), "missing"), ((3, 11, 2), "ok"), ((3, 14, 0), "warning")])
+def test_versions_of_python(monkeypatch, version, level):
+    monkeypatch.setattr(sys, "version_info", version)
+    assert software.python().level == level
+
+
+def test_cores_and_memory_of_a_container(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "CGROUP", tmp_path)
+    monkeypatch.setattr(machine, "MEMINFO", tmp_path / "meminfo")
+    assert machine.memory().level == "warning"
+    (tmp_path / "meminfo").write_text("MemTotal:       64000000 kB\nMemAvailable:   32000000 kB\n")
+    assert str(machine.memory()) == "ok       memory: 65.5 GB, 32.8 GB of it free; enough for 4 runs of 8 GB at a time"
+    assert machine.cores().level == "ok"
+    (tmp_path / "memory.max").write_text("6000000000\n")
+    (tmp_path / "memory.current").write_text("2000000000\n")
+    (tmp_path / "cpu.max").write_text("50000 100000\n")
+    assert str(machine.memory()).startswith("warning  memory: 6 GB, 4 GB of it free; ")
+    assert "a quota allows 0.5; call snakemake with --cores 1" in str(machine.cores())
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert levels([machine.memory(), machine.cores()]) == ["ok", "ok"]
+
+
+def torch_says(monkeypatch, cuda: str | None, *names: str, cards: int = 0):
+    """Pretend torch's and the driver's answers."""
+    devices = [{"name": name, "free": 1e9, "total": 2e9} for name in names]
+    listing = "".join(f"GPU {number}: Card (UUID: GPU-{number})\n" for number in range(cards))
+    answers = {sys.executable: json.dumps({"cuda": cuda, "devices": devices}), "nvidia-smi": listing}
+    monkeypatch.setattr(machine, "ask", lambda command, seconds: Answer(0, answers[command[0]], ""))
+
+
+def test_devices(monkeypatch):
+    torch_says(monkeypatch, "13.0", "Card A", "Card B")
+    assert [str(finding) for finding in machine.devices("auto")] == [
+        "ok       GPU 0: Card A, 2 GB, 1 GB of it free",
+        "ok       GPU 1: Card B, 2 GB, 1 GB of it free",
+    ]
+    assert levels(machine.devices("cuda:1")) == ["ok", "ok"]
+    assert levels(machine.devices("cuda:2")) == ["ok", "ok", "missing"]
+    torch_says(monkeypatch, "13.0")
+    assert levels(machine.devices("cpu")) == ["ok"]
+    assert levels(machine.devices("cuda")) == ["missing", "ok"]
+    torch_says(monkeypatch, "13.0", cards=2)
+    assert "CUDA_VISIBLE_DEVICES" in str(next(machine.devices("auto")))
+    torch_says(monkeypatch, None, cards=2)
+    assert "install torch with CUDA" in str(next(machine.devices("auto")))
+
+
+def test_a_torch_that_does_not_work(monkeypatch):
+    monkeypatch.setattr(machine, "PROBE", "import time; time.sleep(60)")
+    monkeypatch.setattr(machine, "PROBE_SECONDS", 0.3)
+    [finding] = machine.devices("auto")
+    assert (finding.level, "did not answer within 0.3 s" in finding.text) == ("missing", True)
+    monkeypatch.setattr(machine, "PROBE_SECONDS", 60)
+    monkeypatch.setattr(machine, "PROBE", "raise RuntimeError('driver too old')")
+    [finding] = machine.devices("auto")
+    assert (finding.level, "driver too old" in finding.text) == ("missing", True)
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: None)
+    assert "torch is not installed" in str(next(machine.devices("auto")))
+
+
+SINFO = """\
+gpu*|up|1|idle|2|20000|gpu:1|infinite
+gpu*|up|3|down*|2|20000|gpu:1|infinite
+old|down|2|idle|8|64000|(null)|1-00:00:00
+"""
+
+
+def slurm(programs, sinfo: str = SINFO, accounting: str = "none", age: int = 300, sacct: str = "exit 1") -> None:
+    """Install a pretended cluster."""
+    for name in ("sbatch", "squeue", "scancel"):
+        programs(name, "exit 0")
+    programs("sinfo", f"/bin/cat <<'END'\n{sinfo}END")
+    programs(
+        "scontrol", f"echo 'AccountingStorageType   = accounting_storage/{accounting}'; echo 'MinJobAge = {age} sec'"
+    )
+    programs("sacct", sacct)
+
+
+def test_no_slurm(programs):
+    assert levels(cluster.slurm(PROFILE)) == ["ok"]
+    programs("sbatch", "exit 0")
+    [finding] = cluster.slurm(PROFILE)
+    assert finding.text == "squeue, scancel, sinfo, scontrol not found"
+
+
+def test_cluster_without_accounting(programs, tmp_path):
+    slurm(programs)
+    profile = tmp_path / "config.yaml"
+    profile.write_text("# slurm-status-command: squeue\n")
+    found = list(cluster.slurm(profile))
+    assert [(finding.level, finding.what) for finding in found] == [
+        ("ok", "partition gpu*"),
+        ("warning", "partition old"),
+        ("warning", "accounting"),
+    ]
+    assert found[0].text == "up, nodes: 1 idle, 3 down*; 2 cores and 20 GB each, gpu:1, time limit infinite"
+    assert found[2].fix.startswith("set slurm-status-command: squeue in slurm/config.yaml")
+    profile.write_text("slurm-status-command: squeue\n")
+    assert str(list(cluster.slurm(profile))[-1]) == "ok       accounting: no database; the profile asks squeue"
+
+
+def test_cluster_that_forgets_its_jobs_at_once(programs, tmp_path):
+    slurm(programs, age=2)
+    assert str(list(cluster.slurm(tmp_path / "none"))[-1]).startswith(
+        "warning  squeue: forgets jobs 2 s after their end"
+    )
+
+
+def test_cluster_with_accounting(programs, tmp_path):
+    slurm(programs, accounting="slurmdbd", sacct="exit 0")
+    profile = tmp_path / "config.yaml"
+    profile.write_text("jobs: 3\n")
+    assert (
+        str(list(cluster.slurm(profile))[-1]) == "ok       accounting: slurmdbd, sacct answers; the profile asks sacct"
+    )
+    profile.write_text("slurm-status-command: squeue\n")
+    assert list(cluster.slurm(profile))[-1].level == "warning"
+    slurm(programs, accounting="slurmdbd", sacct="echo 'connection refused' >&2; exit 1")
+    assert "sacct fails (connection refused)" in list(cluster.slurm(profile))[-1].text
+
+
+def test_partitions_that_do_not_fit_the_profile(programs, tmp_path):
+    slurm(programs, sinfo="cpu|up|1|idle|2|20000|(null)|infinite\n")
+    profile = tmp_path / "config.yaml"
+    profile.write_text("default-resources:\n  # slurm_partition: gpu\n")
+    fixes = [finding.fix for finding in cluster.slurm(profile)]
+    assert "set slurm_partition in slurm/config.yaml" in fixes
+    assert "remove `gpu: 1` from slurm/config.yaml to run on CPUs" in fixes
+    profile.write_text("default-resources:\n  slurm_partition: gpu\n")
+    assert "the profile wants 'gpu', which is not here" in [finding.text for finding in cluster.slurm(profile)]
+    slurm(programs, sinfo="")
+    assert next(cluster.slurm(profile)).text == "none"
+
+
+def test_controller_that_does_not_answer(programs, monkeypatch):
+    slurm(programs)
+    programs("sinfo", "/bin/sleep 60")
+    monkeypatch.setattr(cluster, "SECONDS", 0.3)
+    [finding] = cluster.slurm(PROFILE)
+    assert "sinfo did not answer" in finding.text
+
+
+def test_folders(tmp_path, monkeypatch):
+    [finding] = folders.usable("results", tmp_path / "a/b", "--results")
+    assert (finding.level, "(not made yet)" in finding.text) == ("ok", True)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("")
+    [finding] = folders.usable("results", tmp_path / "file/b", "--results")
+    assert (finding.level, finding.fix) == ("missing", "remove it or give another --results")
+    for free, level in ((5e9, "warning"), (5e8, "missing")):
+        monkeypatch.setattr(folders.shutil, "disk_usage", lambda path, free=free: type("Usage", (), {"free": free}))
+        assert levels(folders.usable("results", tmp_path, "--results")) == [level]
+    monkeypatch.setattr(folders, "_lockable", lambda descriptor: False)
+    assert levels(folders.usable("results", tmp_path, "--results")) == ["warning", "missing"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    def refuse(**_):
+        raise PermissionError(13, "Permission denied")  # root may write anywhere, so it has to be pretended
+
+    monkeypatch.setattr(folders.tempfile, "TemporaryFile", refuse)
+    [finding] = folders.usable("checkpoints", tmp_path, "--checkpoints")
+    assert (finding.level, "Permission denied" in finding.text) == ("missing", True)
+
+
+def found_data(tmp_path: Path, *assignments: str) -> Finding:
+    [finding] = inputs.datasets(Plan(load([SMOKE], assignments), tmp_path / "results"), tmp_path)
+    return finding
+
+
+def test_data(tmp_path):
+    assert found_data(tmp_path).level == "ok"
+    pictures = "datasets.digits={source: image-folder, path: pictures, size: 8, public: {fraction: 0.3}}"
+    assert str(tmp_path / "pictures") in found_data(tmp_path, pictures).text
+    assert found_data(tmp_path, pictures).level == "missing"
+    (tmp_path / "pictures").mkdir()
+    assert found_data(tmp_path, pictures).level == "ok"
+    cifar = "datasets.digits={source: cifar10, public: {fraction: 0.3}}"
+    assert found_data(tmp_path, cifar).level == "missing"
+    assert found_data(tmp_path, cifar, "datasets.digits.download=true").level == "warning"
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "cifar10/cifar-10-python.tar.gz").write_text("")
+    assert found_data(tmp_path, cifar).level == "ok"
+
+
+def test_official_names_are_torchvisions():
+    from torchvision import datasets
+
+    for source, reader in (("cifar10", datasets.CIFAR10), ("cifar100", datasets.CIFAR100)):
+        assert inputs.OFFICIAL[source] == (reader.base_folder, reader.filename, reader.__name__.lower())
+
+
+def test_prepared_data_need_no_raw_data(tmp_path):
+    pictures = "datasets.digits={source: image-folder, path: pictures, size: 8, public: {fraction: 0.3}}"
+    plan = Plan(load([SMOKE], [pictures]), tmp_path / "results")
+    folder = plan.paths.data("digits")
+    folder.mkdir(parents=True)
+    (folder / "dataset.json").write_text(json.dumps({"spec": plan.example("digits").data_spec}))
+    assert found_data(tmp_path, pictures).text == f"prepared in {folder}"
+    assert found_data(tmp_path, pictures, "datasets.digits.size=9").level == "missing"
+
+
+def test_bases_from_elsewhere(tmp_path):
+    def found(*assignments):
+        return list(inputs.bases(Plan(load([SMOKE], assignments), tmp_path / "results"), tmp_path))
+
+    assert found() == []
+    [finding] = found("bases.public={kind: file, path: weights.safetensors}")
+    assert (finding.level, "for tiny-vit on digits and 1 more" in finding.text) == ("missing", True)
+    (tmp_path / "weights.safetensors").write_text("")
+    assert levels(found("bases.public={kind: file, path: weights.safetensors}")) == ["ok"]
+    assert levels(found("bases.public={kind: pretrained}")) == ["warning"]
+
+
+def test_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    torch_says(monkeypatch, None)
+    monkeypatch.setattr(folders, "WISHED_BYTES", 0)
+    monkeypatch.setattr(folders, "NEEDED_BYTES", 0)
+    cli.main(["doctor", "--config", str(SMOKE)])
+    lines = capsys.readouterr().out.splitlines()
+    assert "ok       data set digits: source digits needs no files" in lines
+    assert not [line for line in lines if line.startswith("missing")]
+    with pytest.raises(SystemExit) as end:
+        cli.main(["doctor", "--config", "nowhere.yaml"])
+    assert end.value.code == 1
+    assert "missing  config: nowhere.yaml: cannot read this config" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_works_where_packages_are_missing(tmp_path):
+    hide = "import sys; sys.modules.update(dict.fromkeys(['torch', 'numpy', 'pydantic', 'yaml', 'filelock', 'rich']))"
+    result = subprocess.run(
+        [sys.executable, "-c", f"{hide}; from fedbench.cli import main; main(['doctor', '--config', {str(SMOKE)!r}])"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PATH": ""},
+    )
+    assert result.returncode == 1, result.stderr
+    assert "missing  config: " in result.stdout
+    assert "torch is not installed" in result.stdout
+    assert result.stderr == ""
