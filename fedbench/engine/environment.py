@@ -11,12 +11,16 @@ from typing import Any
 
 import torch
 
-PACKAGES = ("fedbench", "numpy", "safetensors", "timm", "torch", "torchvision")
+from fedbench import __version__
+
+PACKAGES = ("numpy", "safetensors", "timm", "torch", "torchvision")
 
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that compute."""
-    return {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in PACKAGES}}
+    # fedbench's own from the source: in a container it may be on the path without being installed
+    own = {"python": platform.python_version(), "fedbench": __version__}
+    return {**own, **{name: importlib.metadata.version(name) for name in PACKAGES}}
 
 
 def commit() -> dict[str, Any]:
