@@ -96,6 +96,8 @@ def new_figure(width: float = WIDTH, height: float = 3.0) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), layout="constrained")
+    # room for the half of a tick label or marker that hangs over the frame
+    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.06)
     FigureCanvasAgg(figure)
     return figure
 
