@@ -6,13 +6,11 @@ plug-ins are flat: ``{method: fedsdg, alignment: base, channel: dense}`` mixes k
 has with FedSDG's own; each half is validated by its own class.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, StringConstraints
 
 from fedbench.errors import FedbenchError, nearest
@@ -29,6 +27,7 @@ from fedbench.options import (
     options,
     parse,
 )
+from fedbench.plain_yaml import plain_yaml
 from fedbench.registry import BACKBONES, CHANNELS, DATA_SOURCES, FIGURES, METHODS, PARTITION_SCHEMES, Registry
 
 # Entry names become folder names and Snakemake wildcards.
@@ -191,8 +190,8 @@ class Experiment:
 
     title: str
     question: str = ""
-    cells: list[Grid]
-    seeds: list[NonNegativeInt] | None = None
+    cells: Annotated[list[Grid], Field(min_length=1)]
+    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None
     """Seeds of this experiment's runs; the config's own where not given."""
     reference: Name | None = None
     """Method that the paired differences are taken against."""
@@ -207,9 +206,9 @@ class File:
     """Top level of a config file."""
 
     name: Name
-    results: str = "results"
-    """Folder for everything that this config's rules write."""
-    seeds: list[NonNegativeInt] = Field(default_factory=lambda: [0])
+    results: Annotated[str, StringConstraints(pattern=r"^[^{}]+$")] = "results"
+    """Folder for everything that this config's rules write; no braces, which mark wildcards in rules."""
+    seeds: Annotated[list[NonNegativeInt], Field(min_length=1)] = Field(default_factory=lambda: [0])
     training: Overrides = Field(default_factory=dict)
     """Defaults for every run; data set, partition, model and method entries override them, in that order."""
     datasets: dict[Name, Overrides]
@@ -289,8 +288,9 @@ def check_overrides(values: Mapping[str, Any], path: str) -> None:
 
 def validate(values: Mapping[str, Any]) -> Config:
     """Validate a config given as plain data and check every name that it mentions."""
-    if "channels" not in values or "dense" not in (values["channels"] or {}):
-        values = {**values, "channels": {"dense": {"codec": "dense"}, **(values.get("channels") or {})}}
+    channels = values.get("channels", {})
+    if isinstance(channels, Mapping):  # anything else is told apart below, like every other mistake
+        values = {**values, "channels": {"dense": {"codec": "dense"}, **channels}}
     file = parse(File, values, "config")
     check_overrides(file.training, "config.training")
     plugins = {
@@ -337,10 +337,17 @@ def _check_references(config: Config) -> None:
         path = f"experiments.{name}"
         for position, grid in enumerate(experiment.cells):
             for kind in names(Grid):
+                where = f"{path}.cells.{position}.{kind}"
+                if not listed(getattr(grid, kind)):
+                    raise FedbenchError(f"{where}: an empty list asks for no run; name at least one {kind}")
                 for value in listed(getattr(grid, kind)):
-                    config.find(f"{kind}s", value, f"{path}.cells.{position}.{kind}")
+                    config.find(f"{kind}s", value, where)
         if experiment.reference is not None:
             config.find("methods", experiment.reference, f"{path}.reference")
+            compared = {method for grid in experiment.cells for method in listed(grid.method)}
+            if experiment.reference not in compared:
+                hint = nearest(experiment.reference, compared)
+                raise FedbenchError(f"{path}.reference: {experiment.reference!r} is in none of its cells; {hint}")
         for figure in experiment.figures:
             FIGURES.find(figure, f"{path}.figures")
 
@@ -350,34 +357,15 @@ def listed(value) -> list:
     return value if isinstance(value, list) else [value]
 
 
-class _Loader(yaml.SafeLoader):
-    """PyYAML with two repairs: duplicate keys are errors, and 1e-3 is a number."""
-
-    def construct_mapping(self, node, deep=False):
-        seen = set()
-        for key_node, _ in node.value:
-            key = key_node.value
-            if key in seen and key != "<<":
-                line = key_node.start_mark.line + 1
-                raise FedbenchError(f"{key_node.start_mark.name}, line {line}: the key {key!r} is given twice")
-            seen.add(key)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
-
-
 def read(path: Path) -> dict[str, Any]:
     """Read one YAML file into plain data."""
     try:
-        with open(path, encoding="utf-8") as file:
-            values = yaml.load(file, _Loader)
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise FedbenchError(f"{path}: cannot read this config: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise FedbenchError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    except UnicodeDecodeError as error:
+        raise FedbenchError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from None
+    values = plain_yaml(text, path)
     if not isinstance(values, dict):
         raise FedbenchError(f"{path}: expected keys and values at the top level")
     return values
@@ -399,7 +387,7 @@ def override(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str,
         path, equals, text = assignment.partition("=")
         if not equals or not path:
             raise FedbenchError(f"--set {assignment}: expected key=value, for example training.rounds=5")
-        layer: Any = yaml.load(text, _Loader)
+        layer: Any = plain_yaml(text, f"--set {assignment}")
         for key in reversed(path.split(".")):
             layer = {key: layer}
         values = merge(values, layer)
