@@ -1,5 +1,7 @@
 """The one exception a user is meant to read."""
 
+LISTED = 30  # names in one message: all methods, but not all runs of a large config
+
 
 class FedbenchError(Exception):
     """What is wrong, where, and what to do about it, in one line.
@@ -17,4 +19,7 @@ def nearest(name: str, valid) -> str:
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
-    return f"valid names: {', '.join(names)}" if names else "none is defined"
+    if not names:
+        return "none is defined"
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    return f"valid names: {', '.join(names[:LISTED])}{more}"

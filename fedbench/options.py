@@ -12,6 +12,8 @@ from pydantic.dataclasses import dataclass
 
 from fedbench.errors import FedbenchError, nearest
 
+SHOWN = 200  # characters of a wrong value that a message repeats
+
 # Unknown keys and silent conversions ("3" for 3, 1 for true) are errors; docstrings under fields
 # become the descriptions in the schema and the docs.
 options = partial(
@@ -91,4 +93,6 @@ def explain(error: ValidationError, path: str, valid: tuple[str, ...]) -> str:
     if kind in ("missing", "missing_argument", "missing_keyword_only_argument"):
         return f"{where}: this key is required"
     message = problem["msg"].removeprefix("Value error, ")
-    return f"{where}: {message[0].lower()}{message[1:]} (got {problem['input']!r})"
+    got = repr(problem["input"])
+    got = got if len(got) <= SHOWN else f"{got[:SHOWN]} ..."
+    return f"{where}: {message[0].lower()}{message[1:]} (got {got})"

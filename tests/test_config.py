@@ -94,6 +94,17 @@ def test_a_mistake_is_one_line_that_names_its_place(path, value, message):
     assert "\n" not in str(caught.value)
 
 
+def test_messages_about_large_configs_stay_short():
+    values = changed("datasets", [{"source": "digits"}] * 500)
+    with pytest.raises(FedbenchError, match=r"config\.datasets: input should be an object") as caught:
+        config.validate(values)
+    assert len(str(caught.value)) < 400
+    settings = config.validate(changed("seeds", list(range(500))))
+    with pytest.raises(FedbenchError, match=r"no run named .* more$") as caught:
+        find_cell(settings, Cell("?", "?", "?", "?", 0))
+    assert len(str(caught.value)) < 2000
+
+
 @pytest.mark.parametrize("axis", ["dataset", "partition", "model", "method"])
 def test_a_grid_without_a_run_is_a_mistake(axis):
     grid = {**VALID["experiments"]["first"]["cells"][0], axis: []}
