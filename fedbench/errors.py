@@ -10,6 +10,10 @@ class FedbenchError(Exception):
     everything else that escapes is a bug and keeps its traceback.
     """
 
+    def __init__(self, message: str):
+        # what a message quotes (file names, other libraries' errors) may have line breaks
+        super().__init__(" ".join(message.splitlines()))
+
 
 def nearest(name: str, valid) -> str:
     """Say which valid name `name` was probably meant to be, or list them all."""

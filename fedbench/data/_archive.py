@@ -11,15 +11,12 @@ import re
 import stat
 import tarfile
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from fedbench.errors import FedbenchError
-
-# What the two archive modules and their decompressors raise about damaged bytes.
-DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError, OSError, NotImplementedError, RuntimeError)
 
 
 class Tree:
@@ -58,10 +55,17 @@ class Tree:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def _damaged(self, name: str, error: BaseException) -> FedbenchError:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        place = f"{self.path}: {name}" if name else f"{self.path}"
-        return FedbenchError(f"{place}: truncated or damaged ({reason}); fetch or pack it again")
+    @contextmanager
+    def _undamaged(self, name: str = "") -> Iterator[None]:
+        """Name the archive, and the member if there is one, when its bytes make no sense."""
+        try:
+            yield
+        except FedbenchError:
+            raise
+        except Exception as error:  # each archive module and decompressor has several complaints of its own
+            reason = " ".join(str(error).split()) or type(error).__name__
+            place = f"{self.path}: {name}" if name else f"{self.path}"
+            raise FedbenchError(f"{place}: truncated or damaged ({reason}); fetch or pack it again") from None
 
 
 class _Folder(Tree):
@@ -90,10 +94,8 @@ class _Folder(Tree):
 class _Zip(Tree):
     def __init__(self, path: Path):
         super().__init__(path)
-        try:
+        with self._undamaged():
             self._archive = zipfile.ZipFile(path)
-        except DAMAGE as error:
-            raise self._damaged("", error) from None
         self._members = {}
         for info in self._archive.infolist():
             name = _safe(path, info.filename)
@@ -110,10 +112,8 @@ class _Zip(Tree):
 
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         for name in sorted(names, key=lambda name: self._members[name].header_offset):
-            try:
+            with self._undamaged(name):
                 data = self._archive.read(self._members[name])
-            except DAMAGE as error:
-                raise self._damaged(name, error) from None
             yield name, data
 
     def close(self) -> None:
@@ -125,14 +125,12 @@ class _Tar(Tree):
         super().__init__(path)
         try:
             self._archive = tarfile.open(path)  # noqa: SIM115 - closed by close(); compression is detected
-        except DAMAGE:
+        except Exception:  # as many kinds as there are compressions
             raise FedbenchError(f"{path}: neither a folder nor a readable zip or tar archive") from None
         self._members = {}
-        try:
+        with self._undamaged():
             self._list()
             self._check_end()
-        except DAMAGE as error:
-            raise self._damaged("", error) from None
         _finish(self, self._members)
 
     def _list(self) -> None:
@@ -156,10 +154,8 @@ class _Tar(Tree):
     def read(self, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         # In archive order, a compressed stream is read once from front to back.
         for name in sorted(names, key=lambda name: self._members[name].offset):
-            try:
+            with self._undamaged(name):
                 data = self._archive.extractfile(self._members[name]).read()
-            except DAMAGE as error:
-                raise self._damaged(name, error) from None
             yield name, data
 
     def close(self) -> None:

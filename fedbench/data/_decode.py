@@ -7,6 +7,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
@@ -44,7 +45,8 @@ def decode_all(tree: Tree, paths: list[str], size: int | None, color: str, alloc
         Naming the first image that is empty, damaged, or of another size than the first one.
     """
     [(_, first)] = tree.read(paths[:1])
-    shape = decode(first, paths[0], size, color).shape
+    with _placed(tree):
+        shape = decode(first, paths[0], size, color).shape
     images = allocate((len(paths), *shape))
     index = {path: position for position, path in enumerate(paths)}
 
@@ -60,7 +62,7 @@ def decode_all(tree: Tree, paths: list[str], size: int | None, color: str, alloc
 
     workers = min(8, len(os.sched_getaffinity(0)))
     pending: deque = deque()
-    with ThreadPoolExecutor(workers) as pool:  # PIL decodes and resizes without the interpreter's lock
+    with _placed(tree), ThreadPoolExecutor(workers) as pool:  # PIL decodes and resizes without the interpreter's lock
         try:
             for batch in _batches(tree.read(paths)):
                 if sum(len(data) for _, data in batch) < THREADED_BYTES * len(batch):
@@ -71,11 +73,20 @@ def decode_all(tree: Tree, paths: list[str], size: int | None, color: str, alloc
                     pending.popleft().result()
             while pending:
                 pending.popleft().result()
-        except FedbenchError as error:
+        except FedbenchError:
             pool.shutdown(cancel_futures=True)
-            message = str(error)
-            raise FedbenchError(message if str(tree.path) in message else f"{tree.path}: {message}") from None
+            raise
     return images
+
+
+@contextmanager
+def _placed(tree: Tree) -> Iterator[None]:
+    """Say of which folder or archive an image is."""
+    try:
+        yield
+    except FedbenchError as error:
+        message = str(error)
+        raise FedbenchError(message if str(tree.path) in message else f"{tree.path}: {message}") from None
 
 
 def _batches(files: Iterable[tuple[str, bytes]]) -> Iterator[list[tuple[str, bytes]]]:

@@ -1,11 +1,13 @@
 """Damaged and hostile input: one clear line, nothing written."""
 
 import io
+import random
 import tarfile
 import zipfile
 
 import pytest
 
+from fedbench.data._archive import open_tree
 from fedbench.errors import FedbenchError
 
 NAMES = [f"{s}/{c}/{n}.png" for s in ("train", "test") for c in "ab" for n in range(3)]
@@ -42,8 +44,8 @@ def test_bad_image_is_named(builder, refused, kind, data, message):
 
 def test_first_image_bad(builder, refused):
     files = builder.files(NAMES)
-    files["train/a/0.png"] = b""
-    refused(builder.write("zip", files), r"train/a/0\.png: this image file is empty")
+    files["test/a/0.png"] = b""
+    refused(builder.write("zip", files), r"set\.zip: test/a/0\.png: this image file is empty")
 
 
 def test_bad_image_of_a_large_file_is_named_from_its_thread(builder, refused):
@@ -151,6 +153,40 @@ def test_zip_member_with_wrong_checksum(builder, refused):
     data[place] ^= 0xFF
     path.write_bytes(data)
     refused(path.name, r"train/b/1\.png: truncated or damaged \(Bad CRC-32")
+
+
+def pack(kind: str, files: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    if kind.startswith("zip"):
+        method = {"zip": zipfile.ZIP_DEFLATED, "zip-bz2": zipfile.ZIP_BZIP2, "zip-lzma": zipfile.ZIP_LZMA}[kind]
+        with zipfile.ZipFile(packed, "w", method) as archive:
+            for name, data in files.items():
+                archive.writestr(name, data)
+    else:
+        with tarfile.open(fileobj=packed, mode=f"w:{kind.removeprefix('tar').removeprefix('-')}") as archive:
+            for name, data in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["zip", "zip-bz2", "zip-lzma", "tar", "tar-gz", "tar-bz2", "tar-xz"])
+def test_any_damaged_byte_is_one_line_or_harmless(tmp_path, kind):
+    files = {f"train/ä{name}/0.txt": bytes(range(name, name + 60)) for name in (1, 2)}
+    whole, path, draw = pack(kind, files), tmp_path / "archive", random.Random(0)
+    refusals = []
+    for _ in range(150):
+        data = bytearray(whole)
+        data[draw.randrange(len(data))] ^= draw.randrange(1, 256)
+        path.write_bytes(data)
+        try:
+            with open_tree(path) as tree:
+                list(tree.read(tree.files))
+        except FedbenchError as error:
+            refusals.append(str(error))
+    assert len(refusals) > 5
+    assert all(text.startswith(str(path)) and len(text.splitlines()) == 1 for text in refusals)
 
 
 def test_member_that_is_there_twice(builder, refused):
