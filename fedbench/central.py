@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedbench.config import BaseEntry
 from fedbench.data.base import Store
+from fedbench.entries import BaseEntry
 from fedbench.errors import FedbenchError
 from fedbench.models.build import read_metadata, read_weights, save_weights
 from fedbench.models.classifier import Classifier

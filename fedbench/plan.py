@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbench import config as configs
-from fedbench.config import Config, Experiment
+from fedbench.config import Config
+from fedbench.entries import Experiment
 from fedbench.errors import FedbenchError, nearest
 from fedbench.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve
 

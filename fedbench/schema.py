@@ -6,7 +6,8 @@ option classes.
 
 from typing import Any
 
-from fedbench.config import KINDS, NAME, BaseEntry, File, Training
+from fedbench.config import KINDS
+from fedbench.entries import NAME, BaseEntry, File, Training
 from fedbench.options import adapter
 
 

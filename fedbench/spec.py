@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedbench.config import BaseEntry, Config, Plugin, Training, listed, merge
+from fedbench.config import Config, Plugin, listed, merge
+from fedbench.entries import BaseEntry, Training
 from fedbench.errors import FedbenchError, nearest
 from fedbench.options import parse
 from fedbench.registry import BACKBONES, METHODS

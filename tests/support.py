@@ -12,10 +12,11 @@ from unittest import mock
 import numpy as np
 import torch
 
-from fedbench.config import DatasetEntry, PartitionEntry, Plugin, Training, parse_entry
+from fedbench.config import Plugin, parse_entry
 from fedbench.data.base import TEST, TRAIN, Store, prepare
 from fedbench.engine import results, rounds
 from fedbench.engine.interrupt import StopRequest
+from fedbench.entries import DatasetEntry, PartitionEntry, Training
 from fedbench.models.build import build_model
 from fedbench.options import options, parse
 from fedbench.partition.base import Partition

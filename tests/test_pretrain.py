@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from fedbench.central import CHECKPOINT, learning_rate
-from fedbench.config import BaseEntry, DatasetEntry, MethodEntry, ModelEntry, PartitionEntry, Plugin, Training
+from fedbench.config import Plugin
 from fedbench.data.base import PUBLIC, PUBLIC_TEST, TEST, TRAIN, Store
+from fedbench.entries import BaseEntry, DatasetEntry, MethodEntry, ModelEntry, PartitionEntry, Training
 from fedbench.errors import FedbenchError
 from fedbench.models.build import build_model, load_base, read_weights, save_weights
 from fedbench.pretrain import make_base
@@ -268,6 +269,41 @@ def test_file_of_another_architecture_or_missing_is_named(store, tmp_path):
     with pytest.raises(FedbenchError, match="another architecture"):
         make_base(spec_of(base), store, tmp_path / "b", tmp_path)
     assert not (tmp_path / "b").exists()
+
+
+def test_file_whose_numbers_mean_nothing_is_refused(store, tmp_path):
+    spec = spec_of(BaseEntry(kind="file", path="w.safetensors"))
+    good = build_model(spec.model, store.shape, store.classes).state_dict()
+    name = list(good)[1]
+    for broken, message in (
+        (good[name] * float("nan"), "not finite"),
+        (good[name] / 0, "not finite"),
+        (good[name].to(torch.int8), r"int8 there and torch\.float32 here"),
+    ):
+        save_weights(tmp_path / "w.safetensors", {**good, name: broken})
+        with pytest.raises(FedbenchError, match=rf"w\.safetensors: .*{message}"):
+            make_base(spec, store, tmp_path / "b", tmp_path)
+        assert not (tmp_path / "b").exists()
+
+
+def test_a_base_that_was_damaged_or_exchanged_or_trained_on_other_data_is_refused(store, tmp_path):
+    spec = spec_of(PRETRAIN)
+    make_base(spec, store, tmp_path / "b", tmp_path)
+    load_base(tmp_path / "b", spec.base_spec, store.sha256)
+    with pytest.raises(FedbenchError, match="prepared again from other files; delete this folder"):
+        load_base(tmp_path / "b", spec.base_spec, "another")
+    weights, facts = tmp_path / "b" / "base.safetensors", tmp_path / "b" / "base.json"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(FedbenchError, match="weights and their SHA-256 differ"):
+        load_base(tmp_path / "b")
+    save_weights(weights, {"other": torch.zeros(3)})
+    with pytest.raises(FedbenchError, match="weights and their SHA-256 differ"):
+        load_base(tmp_path / "b")
+    for text in ("", "{", "[]", "null", "3", "{}", '{"spec": 1}'):
+        facts.write_text(text)
+        with pytest.raises(FedbenchError, match=r"base\.json: (damaged \(no '|not valid JSON)"):
+            load_base(tmp_path / "b")
 
 
 def test_timm_names_load_strictly_with_resampled_positions(store, tmp_path):

@@ -6,11 +6,12 @@ import numpy as np
 import torch
 
 from fedbench.channels.dense import Dense, DenseOptions
-from fedbench.config import Training, parse_entry
+from fedbench.config import parse_entry
 from fedbench.engine.checkpoint import State
 from fedbench.engine.clients import ClientTrainer
 from fedbench.engine.server import Server
 from fedbench.engine.store import ClientStore
+from fedbench.entries import Training
 from fedbench.models.build import build_model
 from fedbench.options import parse
 from fedbench.randomness import stream

@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 from fedbench.analysis.summary import COLUMNS, add_gain_over_local, flatten
-from fedbench.config import Config, Experiment
+from fedbench.config import Config
+from fedbench.entries import Experiment
 from fedbench.errors import FedbenchError
 from fedbench.io import read_json
 from fedbench.spec import Cell, Paths, cells, resolve

@@ -26,8 +26,8 @@ from fedbench.tree import Tree, concatenate, rows
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedbench.config import Training
     from fedbench.engine.population import Population
+    from fedbench.entries import Training
 
 
 @dataclass(frozen=True)

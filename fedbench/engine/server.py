@@ -17,7 +17,7 @@ from fedbench.randomness import stream
 from fedbench.tree import Tree, concatenate, expand, norm, subtract
 
 if TYPE_CHECKING:
-    from fedbench.config import Training
+    from fedbench.entries import Training
 
 
 def sample_cohort(seed: int, round_number: int, clients: int, participation: float) -> list[int]:

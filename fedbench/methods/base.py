@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from fedbench.config import Training
+    from fedbench.entries import Training
     from fedbench.models.classifier import Classifier
     from fedbench.models.task import Task
     from fedbench.spec import RunSpec

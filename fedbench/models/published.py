@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.config import BaseEntry, Plugin
+from fedbench.config import Plugin
+from fedbench.entries import BaseEntry
 from fedbench.errors import FedbenchError
 from fedbench.models.build import difference, load_weights, read_weights
 from fedbench.registry import BACKBONES

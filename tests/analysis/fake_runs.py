@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedbench.config import Config, Experiment, Grid, PartitionEntry, Plugin, listed, parse_entry
+from fedbench.config import Config, Plugin, listed, parse_entry
+from fedbench.entries import Experiment, Grid, PartitionEntry
 from fedbench.io import write_bytes, write_csv, write_json
 from fedbench.options import options
 from fedbench.randomness import stream

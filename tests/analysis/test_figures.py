@@ -232,7 +232,7 @@ def test_plot_writes_png_and_pdf(fresh):
 
 
 def test_plot_reads_only_the_experiment_that_it_draws(fresh):
-    from fedbench.config import Experiment, Grid
+    from fedbench.entries import Experiment, Grid
 
     world, paths = fresh(figures=("pareto",))
     grid = Grid(dataset="digits", partition="dirichlet-0.1", model="vit", method=["fedavg"])

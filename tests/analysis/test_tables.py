@@ -14,7 +14,7 @@ from fedbench.analysis.layout import escape_latex, lay_out
 from fedbench.analysis.summary import COLUMNS
 from fedbench.analysis.tables import TARGET_MARGIN, aggregate, build
 from fedbench.analysis.text import human_bytes, percent, signed
-from fedbench.config import Experiment, Grid
+from fedbench.entries import Experiment, Grid
 from fedbench.errors import FedbenchError
 from fedbench.spec import Cell, Paths
 

@@ -8,12 +8,13 @@ import torch
 
 from fedbench.channels.base import Channel, Delivery
 from fedbench.channels.build import build_channel
-from fedbench.config import Training, parse_entry
+from fedbench.config import parse_entry
 from fedbench.engine import server
 from fedbench.engine.checkpoint import State
 from fedbench.engine.clients import Trained
 from fedbench.engine.server import Server, rate, sample_cohort
 from fedbench.engine.store import ClientStore
+from fedbench.entries import Training
 from fedbench.methods.base import LocalResult, Method
 from fedbench.randomness import stream
 from fedbench.tree import weighted_mean

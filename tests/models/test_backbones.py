@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.config import ModelEntry, Plugin
+from fedbench.config import Plugin
+from fedbench.entries import ModelEntry
 from fedbench.errors import FedbenchError
 from fedbench.models.build import build_model, load_weights, read_weights, save_weights
 from fedbench.models.heads import make_head
@@ -268,7 +269,7 @@ def test_real_weights_load_at_another_image_size():
     path = DATA / "vit_small_patch14.safetensors"
     if not path.is_file():
         pytest.skip(f"{path} is not there; set FEDBENCH_TEST_DATA to a folder with it")
-    from fedbench.config import BaseEntry
+    from fedbench.entries import BaseEntry
     from fedbench.models.published import load_file
 
     entry = model("vit", name="vit_small_patch14_dinov2", image_size=98)
