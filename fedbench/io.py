@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -116,14 +116,22 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"cannot write {type(value).__name__} as JSON")
 
 
-def read_json(path: Path) -> Any:
-    """Read JSON; a missing or damaged file is one clear line."""
+def read_json(path: Path, *keys: str) -> Any:
+    """Read JSON, with `keys` an object that has them all; a missing or damaged file is one clear line."""
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
+        values = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise FedbenchError(f"{path}: cannot read: {error.strerror}") from None
     except ValueError as error:
         raise FedbenchError(f"{path}: not valid JSON ({error}); delete it and run again") from None
+    _require(path, values if isinstance(values, dict) else (), keys)
+    return values
+
+
+def _require(path: Path, found: Collection[str], keys: Iterable[str]) -> None:
+    for key in keys:
+        if key not in found:
+            raise FedbenchError(f"{path}: damaged (no {key!r} in it); delete it and run again")
 
 
 def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -155,12 +163,16 @@ def write_arrays(path: Path, **arrays: np.ndarray) -> None:
     write_bytes(path, buffer.getbuffer())
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Read an NPZ without unpickling anything."""
+def read_arrays(path: Path, *names: str) -> dict[str, np.ndarray]:
+    """Read an NPZ that has (at least) the arrays `names`, without unpickling anything."""
     try:
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     except OSError as error:
-        raise FedbenchError(f"{path}: cannot read: {error.strerror or error}") from None
+        raise FedbenchError(
+            f"{path}: cannot read: {error.strerror or error}; delete its folder and run again"
+        ) from None
     except Exception as error:  # zipfile, zlib and numpy each have their own complaint about a damaged file
         raise FedbenchError(f"{path}: damaged ({error}); delete it and run again") from None
+    _require(path, arrays, names)
+    return arrays

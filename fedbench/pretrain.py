@@ -112,6 +112,7 @@ def _train(
     return {
         "origin": base.kind,
         "head": "trained",
+        "data_sha256": store.sha256,
         "samples": len(samples),
         "train_accuracy": accuracy(classifier, store, samples, device, base.precision),
         **_test_accuracies(classifier, spec, store, device),

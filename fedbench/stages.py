@@ -4,7 +4,8 @@
 so in one line. An input that was made from another spec is an error that names it, never silently used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,18 +55,23 @@ class Workspace:
         """The partition, made first if it is missing."""
         from fedbench.partition.base import load_partition
 
+        store = self.store(spec)
         folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
         exists = (folder / "partition.json").exists()
-        return load_partition(folder, spec.partition_spec) if exists else self.partition(spec)
+        return load_partition(folder, spec.partition_spec, store.sha256) if exists else self.partition(spec)
 
     def pretrain(self, spec: RunSpec, checkpoints: Path) -> None:
         """Make a base model afresh, or continue its central training."""
+        folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
+        with self._alone(folder, checkpoints):
+            self._pretrain(spec, folder, checkpoints)
+
+    def _pretrain(self, spec: RunSpec, folder: Path, checkpoints: Path) -> None:
         from fedbench.pretrain import make_base
         from fedbench.progress import Progress
 
         device = choose_device(self.device)
         store = self.store(spec)
-        folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
         self.say(f"making the base of {spec.cell.model} on {spec.cell.dataset} -> {folder}")
         set_threads(self.threads)
         make_base(
@@ -86,8 +92,31 @@ class Workspace:
 
         folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
         if not (folder / "base.json").exists():
-            self.pretrain(spec, checkpoints)
-        return load_base(folder, spec.base_spec)
+            with self._alone(folder, checkpoints):
+                if not (folder / "base.json").exists():  # no other process made it meanwhile
+                    self._pretrain(spec, folder, checkpoints)
+        return load_base(folder, spec.base_spec, self.store(spec).sha256)
+
+    @contextmanager
+    def _alone(self, folder: Path, checkpoints: Path) -> Iterator[None]:
+        """Let one process at a time make `folder`: they would share its checkpoint, and train it twice."""
+        from filelock import FileLock, Timeout
+
+        from fedbench.io import writing_errors
+
+        place = checkpoint_of(folder, checkpoints)
+        with writing_errors(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(place.with_name(f"{place.name}.lock"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            self.say(f"another process is making {folder}; waiting for it")
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def train(
         self,

@@ -26,6 +26,21 @@ def check_spec(path: Path, stored: Any, wanted: dict[str, Any] | None, command: 
     )
 
 
+def check_data(path: Path, stored: str | None, wanted: str | None, command: str) -> None:
+    """Refuse an artifact that was made from a data set of the same spec, but with other contents.
+
+    Parameters
+    ----------
+    stored : the data set's hash when the artifact was made; None if it depends on no data
+    wanted : its hash today; None checks nothing
+    """
+    if None not in (stored, wanted) and stored != wanted:
+        raise FedbenchError(
+            f"{path}: made before the data set was prepared again from other files; delete this folder and run "
+            f"`{command}` again"
+        )
+
+
 def _difference(old: Any, new: Any, key: str = "spec") -> tuple[str, Any, Any]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in sorted(old.keys() | new.keys()):

@@ -158,14 +158,15 @@ def load_store(path: Path, spec: dict[str, Any] | None = None) -> Store:
     path = Path(path)
     if not (path / "dataset.json").is_file():
         raise FedbenchError(f"{path}: no prepared data set here; run `fedbench prepare` for it first")
-    meta = io.read_json(path / "dataset.json")
-    check_spec(path, meta.get("spec"), spec, "fedbench prepare")
-    arrays = io.read_arrays(path / "arrays.npz")
+    meta = io.read_json(path / "dataset.json", "spec", "sha256", "shape", "class_names", "domain_names")
+    check_spec(path, meta["spec"], spec, "fedbench prepare")
+    arrays = io.read_arrays(path / "arrays.npz", "labels", "domains", "splits")
     try:
-        images = np.load(path / "images.npy", mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+        images = np.lib.format.open_memmap(path / "images.npy", mode="r")  # NPY and nothing else, no pickles
+    except Exception as error:  # the header is Python source, which can be damaged in many ways
         raise FedbenchError(f"{path / 'images.npy'}: damaged ({error}); delete the folder and prepare again") from None
-    if images.ndim != 4 or images.dtype != np.uint8 or any(len(images) != len(array) for array in arrays.values()):
+    as_recorded = images.dtype == np.uint8 and [*images.shape[1:]] == meta["shape"]
+    if not as_recorded or any(len(images) != len(array) for array in arrays.values()):
         raise FedbenchError(f"{path}: images and labels do not fit together; delete the folder and prepare again")
     return Store(
         images=images,

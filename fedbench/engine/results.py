@@ -29,6 +29,7 @@ CLIENT_COLUMNS = [
     *("client", "domain", "n_train", "n_val", "n_test", "participations", "held_out"),
     *("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base"),
 ]
+FILES = ("rounds.csv", "clients.csv", "summary.json")  # what every run has; gates.csv only where there are gates
 GATE_COLUMNS = ["client", "block", "site", "value"]
 TAIL = 10  # evaluated rounds in the "tail" selection
 

@@ -82,7 +82,12 @@ def run(
     except Timeout:
         raise FedbenchError(f"{out}: another process is training this run; wait for it or stop it") from None
     try:
-        if _is_complete(out, spec.digest, overwrite):
+        identity = {
+            "digest": spec.digest,
+            "data_sha256": store.meta["sha256"],
+            "partition_sha256": partition.meta["sha256"],
+        }
+        if _is_complete(out, identity, overwrite):
             return
         log = Log(out / "log.txt")
         with StopRequest(time_limit) as stop:
@@ -95,15 +100,19 @@ def run(
             lock_file.unlink()
 
 
-def _is_complete(out: Path, digest: str, overwrite: bool) -> bool:
-    """Whether the folder already holds this run; another run's results are an error unless overwritten."""
+def _is_complete(out: Path, identity: dict[str, Any], overwrite: bool) -> bool:
+    """Whether the folder already holds all of this run; another run's results are an error unless overwritten."""
     if not (out / "summary.json").exists():
         return False
-    if read_json(out / "summary.json").get("digest") == digest:
-        return True
+    summary = read_json(out / "summary.json", *identity)
+    if {key: summary[key] for key in identity} == identity:
+        return all((out / name).exists() for name in results.FILES)
     if overwrite:
         return False
-    raise FedbenchError(f"{out}: holds results of another spec; give another --out, or --overwrite to replace them")
+    raise FedbenchError(
+        f"{out}: holds results of another spec, data set or partition; give another --out, or --overwrite to replace "
+        "them"
+    )
 
 
 class Log:

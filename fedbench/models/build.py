@@ -5,6 +5,7 @@ Weights are only ever read from safetensors: nothing is unpickled.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from fedbench import io
 from fedbench.config import Plugin
-from fedbench.data.base import check_spec
+from fedbench.data.artifact import check_data, check_spec
 from fedbench.errors import FedbenchError
 from fedbench.models.heads import make_head
 from fedbench.randomness import stream
@@ -73,7 +74,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     Raises
     ------
     FedbenchError
-        If the file is missing, unreadable, damaged, or of another kind (pickled weights are not read).
+        If the file is missing, unreadable, damaged, of another kind (pickled weights are not read), or has values
+        that are not finite.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -82,13 +84,19 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise FedbenchError(f"{path}: no such weights file; check the path")
     try:
-        return load_file(path)
+        weights = load_file(path)
     except OSError as error:
         raise FedbenchError(f"{path}: cannot read: {error.strerror or error}; check its permissions") from None
     except SafetensorError as error:
         raise FedbenchError(
             f"{path}: not a whole safetensors file ({error}); only safetensors is read, fetch or convert it again"
         ) from None
+    broken = next((name for name, leaf in weights.items() if not leaf.isfinite().all()), None)
+    if broken:
+        raise FedbenchError(
+            f"{path}: {broken} has values that are not finite; use weights of a run that did not diverge"
+        )
+    return weights
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -99,7 +107,7 @@ def read_metadata(path: Path) -> dict[str, str]:
         return file.metadata() or {}
 
 
-def load_base(path: Path, spec: Mapping[str, Any] | None = None) -> dict[str, Tensor]:
+def load_base(path: Path, spec: Mapping[str, Any] | None = None, data_sha256: str | None = None) -> dict[str, Tensor]:
     """Read the weights of a base folder.
 
     Parameters
@@ -108,15 +116,25 @@ def load_base(path: Path, spec: Mapping[str, Any] | None = None) -> dict[str, Te
         A folder with ``base.safetensors`` and ``base.json``.
     spec : mapping or None
         ``RunSpec.base_spec``; where given, the folder must have been made from it.
+    data_sha256 : str or None
+        ``Store.sha256``; where given, weights that were trained centrally must have been trained on these data.
 
     Raises
     ------
     FedbenchError
-        If the folder is incomplete, damaged, or made from another spec.
+        If the folder is incomplete, damaged, or made from another spec or other data.
     """
     path = Path(path)
-    check_spec(path, io.read_json(path / "base.json").get("spec"), spec, "fedbench pretrain")
-    return read_weights(path / "base.safetensors")
+    facts = io.read_json(path / "base.json", "spec", "sha256")
+    check_spec(path, facts["spec"], spec, "fedbench pretrain")
+    check_data(path, facts.get("data_sha256"), data_sha256, "fedbench pretrain")
+    weights = read_weights(path / "base.safetensors")
+    with open(path / "base.safetensors", "rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != facts["sha256"]:
+            raise FedbenchError(
+                f"{path}: weights and their SHA-256 differ; delete this folder and run `fedbench pretrain` again"
+            )
+    return weights
 
 
 def load_weights(classifier: Classifier, weights: Mapping[str, Tensor], source: Path | str) -> None:
@@ -142,5 +160,7 @@ def difference(expected: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> s
             return f"{name} {list(tensor.shape)} is missing"
         if found[name].shape != tensor.shape:
             return f"{name} is {list(found[name].shape)} there and {list(tensor.shape)} here"
+        if found[name].is_floating_point() != tensor.is_floating_point():
+            return f"{name} is {found[name].dtype} there and {tensor.dtype} here"
     extra = next((name for name in found if name not in expected), None)
     return None if extra is None else f"{extra} {list(found[extra].shape)} is not part of this model"

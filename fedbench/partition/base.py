@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbench import io
-from fedbench.data.artifact import check_spec, hashes
+from fedbench.data.artifact import check_data, check_spec, hashes
 from fedbench.data.base import TEST, TRAIN, Store
 from fedbench.errors import FedbenchError
 from fedbench.partition._draw import Draw as Draw
@@ -165,19 +165,21 @@ def _flat(partition: Partition) -> dict[str, np.ndarray]:
     return arrays
 
 
-def load_partition(path: Path, spec: dict[str, Any] | None = None) -> Partition:
+def load_partition(path: Path, spec: dict[str, Any] | None = None, data_sha256: str | None = None) -> Partition:
     """Read a partition and check it again.
 
     Raises
     ------
     FedbenchError
-        If nothing (or something damaged) is there, or `spec` is given and is not what it was made from.
+        If nothing (or something damaged) is there, or `spec` or the data set's hash is given and is not what it was
+        made from.
     """
     path = Path(path)
     if not (path / "partition.json").is_file():
         raise FedbenchError(f"{path}: no partition here; run `fedbench partition` for it first")
-    meta = io.read_json(path / "partition.json")
-    check_spec(path, meta.get("spec"), spec, "fedbench partition")
+    meta = io.read_json(path / "partition.json", "spec", "sha256", "data_sha256")
+    check_spec(path, meta["spec"], spec, "fedbench partition")
+    check_data(path, meta["data_sha256"], data_sha256, "fedbench partition")
     arrays = io.read_arrays(path / "partition.npz")
     if hashes(arrays)["all"] != meta["sha256"]:
         raise FedbenchError(f"{path}: indices and their SHA-256 differ; delete this folder and make it again")

@@ -106,6 +106,38 @@ def test_missing_and_damaged_stores(tmp_path):
         load_store(tmp_path / "d")
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", "{}", '{"spec": 1}', "\udcff"])
+def test_damaged_facts_are_one_line(tmp_path, text):
+    digits(tmp_path / "d")
+    (tmp_path / "d" / "dataset.json").write_text(text, errors="surrogateescape")
+    with pytest.raises(FedbenchError, match=r"dataset\.json: (damaged \(no '|not valid JSON)"):
+        load_store(tmp_path / "d")
+
+
+def test_any_damaged_byte_of_a_header_is_one_line_or_harmless(tmp_path):
+    store, path = digits(tmp_path / "d"), tmp_path / "d" / "images.npy"
+    whole, refused = path.read_bytes(), 0
+    for place in range(128):
+        for bit in (1, 16, 128):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ bit]) + whole[place + 1 :])
+            try:
+                assert load_store(tmp_path / "d").shape == store.shape
+            except FedbenchError:
+                refused += 1
+    assert refused > 100
+
+
+def test_other_files_in_the_place_of_arrays_are_refused(tmp_path):
+    store = digits(tmp_path / "d")
+    for name, arrays in (("arrays.npz", {}), ("arrays.npz", {"labels": store.labels}), ("images.npy", {})):
+        before = (tmp_path / "d" / name).read_bytes()
+        with open(tmp_path / "d" / name, "wb") as file:
+            np.savez(file, **arrays)
+        with pytest.raises(FedbenchError, match=rf"{name}: damaged"):
+            load_store(tmp_path / "d")
+        (tmp_path / "d" / name).write_bytes(before)
+
+
 def test_pickles_are_not_loaded(tmp_path):
     digits(tmp_path / "d")
     np.save(tmp_path / "d" / "images.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)

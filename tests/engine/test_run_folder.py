@@ -2,6 +2,7 @@
 
 import errno
 import json
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -46,6 +47,26 @@ def test_complete_run_is_not_repeated(tmp_path, digits, ragged):
     assert {path.name: path.read_bytes() for path in first.folder.iterdir()} == before
 
 
+@pytest.mark.parametrize("name", ["rounds.csv", "clients.csv", "summary.json"])
+def test_a_run_without_one_of_its_files_is_run_again(name, tmp_path, digits, ragged):
+    first = run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    numbers = first.numbers()
+    (tmp_path / "run" / name).unlink()
+    assert run_cell(tmp_path, digits, ragged, make_spec(**SPEC)).numbers() == numbers
+
+
+def test_results_of_other_data_or_another_partition_are_refused_until_told_to_overwrite(tmp_path, digits, ragged):
+    run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    others = (
+        (replace(digits, meta={**digits.meta, "sha256": {"all": "other"}}), ragged),
+        (digits, replace(ragged, meta={"sha256": "other"})),
+    )
+    for store, partition in others:
+        with pytest.raises(FedbenchError, match="holds results of another spec, data set or partition"):
+            run_cell(tmp_path, store, partition, make_spec(**SPEC))
+        assert run_cell(tmp_path, store, partition, make_spec(**SPEC), overwrite=True).state is not None
+
+
 def test_label_is_no_other_spec(tmp_path, digits, ragged):
     run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
     labelled = make_spec(**SPEC, method_options={"label": "Averaging"})
@@ -57,7 +78,7 @@ def test_results_of_another_spec_are_refused_until_told_to_overwrite(tmp_path, d
     assert "gates.csv" in names(tmp_path / "run")
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     with pytest.raises(
-        FedbenchError, match=r"holds results of another spec; give another --out, or --overwrite"
+        FedbenchError, match=r"holds results of another spec, .*; give another --out, or --overwrite"
     ) as error:
         run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
     assert str(tmp_path / "run") in str(error.value)
@@ -125,10 +146,12 @@ def test_file_in_the_folders_place(tmp_path, digits, ragged):
     assert (tmp_path / "run").read_text() == "in the way"
 
 
-def test_damaged_summary_is_one_clear_line(tmp_path, digits, ragged):
+@pytest.mark.parametrize("text", ['{"digest": ', "", "[]", "null", "3", "{}", '{"digest": "x"}'])
+def test_damaged_summary_is_one_clear_line(text, tmp_path, digits, ragged):
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "summary.json").write_text('{"digest": ')
-    with pytest.raises(FedbenchError, match=r"summary\.json: not valid JSON .*; delete it and run again"):
+    (tmp_path / "run" / "summary.json").write_text(text)
+    message = r"summary\.json: (not valid JSON|damaged \(no ').*; delete it and run again"
+    with pytest.raises(FedbenchError, match=message):
         run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
 
 

@@ -154,6 +154,24 @@ def test_artifacts_of_another_spec_or_damaged_are_refused(make, make_store, tmp_
         load_partition(tmp_path / "p")
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "3", "{}", '{"spec": 1}'])
+def test_damaged_facts_are_one_line(make, make_store, tmp_path, text):
+    write(make(make_store(), scheme="iid", clients=4), tmp_path / "p")
+    (tmp_path / "p" / "partition.json").write_text(text)
+    with pytest.raises(FedbenchError, match=r"partition\.json: (damaged \(no '|not valid JSON)"):
+        load_partition(tmp_path / "p")
+
+
+def test_a_partition_of_other_data_under_the_same_spec_is_refused(make, make_store, tmp_path):
+    store = make_store()
+    write(make(store, scheme="iid", clients=4), tmp_path / "p")
+    load_partition(tmp_path / "p", data_sha256=store.sha256)
+    with pytest.raises(
+        FedbenchError, match=r"prepared again from other files; delete this folder and run `fedbench par"
+    ):
+        load_partition(tmp_path / "p", data_sha256="another")
+
+
 @pytest.mark.parametrize(("clients", "classes"), [(8, 10), (100, 100)])
 def test_picture_is_a_picture(make, make_store, tmp_path, clients, classes):
     store = make_store(train=60 * clients, test=10 * clients, classes=classes, domains=1)

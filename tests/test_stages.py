@@ -1,0 +1,73 @@
+"""Stages that make their inputs: each once, and never from something that has changed since."""
+
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+from PIL import Image
+
+from fedbench.config import load
+from fedbench.errors import FedbenchError
+from fedbench.plan import Plan
+from fedbench.spec import Cell
+from fedbench.stages import Workspace, checkpoint_of
+
+SMOKE = Path(__file__).parents[1] / "workflow/configs/smoke.yaml"
+CELL = Cell("digits", "dirichlet", "tiny-resnet", "fedavg", 0)
+
+
+def workspace(folder, *assignments):
+    """A workspace whose results are below `folder`, and the list of what it says."""
+    said = []
+    return Workspace(Plan(load([SMOKE], assignments), folder / "results"), folder, "cpu", 1, said.append), said
+
+
+def test_a_base_that_another_process_makes_is_waited_for_and_not_made_twice(tmp_path):
+    work, said = workspace(tmp_path)
+    spec, found = work.plan.spec(CELL), []
+    made, folder = tmp_path / "made", work.plan.paths.base("digits", "tiny-resnet")
+    first = work.base(spec, tmp_path / "checkpoints")
+    os.replace(folder, made)
+    said.clear()
+    waiting = threading.Thread(target=lambda: found.append(work.base(spec, tmp_path / "checkpoints")))
+    place = checkpoint_of(folder, tmp_path / "checkpoints")
+    with FileLock(place.with_name(f"{place.name}.lock")):
+        waiting.start()
+        deadline = time.monotonic() + 30
+        while not said and time.monotonic() < deadline:
+            time.sleep(0.01)
+        os.replace(made, folder)
+    waiting.join()
+    assert said == [f"another process is making {folder}; waiting for it"]
+    assert all(leaf.equal(found[0][name]) for name, leaf in first.items())
+
+
+def test_what_was_made_from_other_files_is_never_mixed_with_data_prepared_again(tmp_path):
+    for place in (tmp_path / "images" / name / f"{number}.png" for name in "ab" for number in range(10, 40)):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), f"#{place.stem}{place.stem}55").save(place)
+    work, _ = workspace(
+        tmp_path,
+        *("datasets.digits={source: image-folder, path: images}", "datasets.digits.public.fraction=0.2"),
+        *("partitions.dirichlet.clients=2", "partitions.dirichlet.min_samples=2", "training.rounds=1"),
+    )
+    results, checkpoints = tmp_path / "results", tmp_path / "checkpoints"
+
+    def train(**keywords):
+        return work.train(work.plan.spec(CELL), None, checkpoints, **keywords)
+
+    train()
+    (tmp_path / "images/a/10.png").unlink()
+    shutil.rmtree(results / "data")
+    for stale, command in (("partitions", "partition"), ("bases", "pretrain")):
+        with pytest.raises(FedbenchError, match=rf"results/{stale}/.*prepared again .* run `fedbench {command}` again"):
+            train()
+        shutil.rmtree(results / stale)
+    with pytest.raises(FedbenchError, match="holds results of another spec, data set or partition"):
+        train()
+    train(overwrite=True)
+    train()
