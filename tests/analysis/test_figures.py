@@ -103,6 +103,20 @@ def test_pareto_without_bytes(fresh):
         draw(collect(world.config, paths).experiment("main"), "pareto")
 
 
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize("methods", [("fedsdg",), ("fedsdg", "fa-lora"), ("base", "fedsdg")])
+def test_any_figure_can_be_drawn_when_whatever_trained_diverged(fresh, name, methods):
+    """A diverged run is a result: it must not keep an experiment's other figures and the report from being made."""
+    diverged = {method: replace(RECIPES[method], diverged=frozenset({0, 1})) for method in methods if method != "base"}
+    recipes = {method: diverged.get(method, RECIPES[method]) for method in methods}
+    world, paths = fresh(recipes=recipes, figures=(name,), seeds=(0, 1), reference=None)
+    for gates in paths.root.rglob("gates.csv"):  # a run that diverged in its first round has none
+        gates.unlink()
+    assert all(path.stat().st_size > 1000 for path in plot(world.config, paths))
+    if name in ("ablation", "gates", "learning-curves", "pareto"):
+        assert "diverged" in " ".join(texts(draw(collect(world.config, paths).experiment("main"), name)))
+
+
 def test_ablation(data):
     figure = draw(data, "ablation")
     bars, differences = figure.axes

@@ -170,6 +170,13 @@ def bytes_scale(axis, ticks: list[float], names: dict[float, str] | None = None)
     axis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value) or human_bytes(value)))
 
 
+def remark(axes, text: str) -> None:
+    """Say in an empty panel why it is empty."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED, style="italic")
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
 def facets(figure: Figure, count: int, columns: int = 3, **options):
     """A grid of `count` axes, row by row; returns them as a flat list, without the grid's unused places."""
     columns = min(count, columns)

@@ -15,6 +15,7 @@ from fedbench.analysis.figures._style import (
     method_styles,
     new_figure,
     percent_axis,
+    remark,
     styled,
 )
 from fedbench.analysis.text import percent
@@ -46,13 +47,17 @@ def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> 
     everywhere = facets(figure, len(data.tasks), columns=2, sharey=True)
     handles: dict = {}
     for axes, task in zip(everywhere, data.tasks, strict=True):
-        handles |= _panel(axes, data, task, client_accuracies(data, task), styles)
+        accuracies = client_accuracies(data, task)
+        if accuracies:
+            handles |= _panel(axes, data, task, accuracies, styles)
+        else:
+            remark(axes, "every run diverged")
         axes.set_title(data.title(task))
         axes.set_xlabel("Client's own test accuracy, %")
     for axes in everywhere[::2]:
         axes.set_ylabel("Share of clients at or below, %")
     single = len(data.tasks) == 1
-    columns = 1 if single else min(4, len(handles))
+    columns = 1 if single else max(1, min(4, len(handles)))
     figure.legend(
         handles=list(handles.values()),
         loc="outside right center" if single else "outside lower center",
@@ -85,7 +90,7 @@ def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]
         values = clients[(clients.method == method) & clients.seed.isin(seeds)][wanted].dropna().to_numpy(float)
         if len(values):
             found[method] = np.sort(values)
-    if not found:
+    if not found and not sound.empty:
         raise FedbenchError(
             f"experiment {data.name!r}, figure fairness: no client of {data.title(task)} has a value of {wanted}"
         )

@@ -13,6 +13,7 @@ from fedbench.analysis.figures._style import (
     facet_size,
     facets,
     new_figure,
+    remark,
     styled,
 )
 from fedbench.errors import FedbenchError
@@ -42,6 +43,10 @@ class GatesOptions:
 @styled
 def draw(data: ExperimentData, options: GatesOptions = GatesOptions()) -> Figure:  # noqa: B008 (frozen)
     """Gate value by depth, attention and FFN apart, with the spread over clients, one panel per variant."""
+    if data.gates.empty and data.runs.diverged.any():  # before their first gate was written
+        figure = new_figure(*facet_size(1, 1))
+        remark(facets(figure, 1, 1)[0], "no gates: runs diverged")
+        return figure
     if data.gates.empty:
         raise FedbenchError(
             f"experiment {data.name!r}, figure gates: none of its finished runs has a gates.csv; "

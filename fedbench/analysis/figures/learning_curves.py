@@ -46,12 +46,13 @@ def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOp
     handles = {}
     for (left, right), task in zip(grid, tasks, strict=True):
         curves = mean_curves(data, task)
-        if not curves:
+        if curves:
+            _panel(left, data, curves, styles, "round")
+            _panel(right, data, curves, styles, "bytes")
+        elif not task.of(data.runs).diverged.any():
             raise FedbenchError(
                 f"experiment {data.name!r}, figure learning-curves: no run on {data.title(task)} has an evaluated round"
             )
-        _panel(left, data, curves, styles, "round")
-        _panel(right, data, curves, styles, "bytes")
         _diverged(left, right, data, task, styles)
         left.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
         left.set_title(data.title(task))

@@ -18,6 +18,7 @@ from fedbench.analysis.figures._style import (
     method_styles,
     new_figure,
     percent_axis,
+    remark,
     styled,
 )
 from fedbench.analysis.statistics import Estimate, estimate, pareto_frontier
@@ -66,7 +67,8 @@ def draw(data: ExperimentData, options: ParetoOptions = ParetoOptions()) -> Figu
         handles=_key(measured), loc="outside lower center", ncols=3 if len(axes) == 1 else 5, columnspacing=1.5
     )
     for (_, points), facet in zip(measured, axes, strict=True):
-        _write_labels(facet, data, points)
+        if points:
+            _write_labels(facet, data, points)
     return figure
 
 
@@ -80,8 +82,11 @@ def _points(data: ExperimentData, task: Task, options: ParetoOptions) -> list[Po
         points.append(Point(method, estimate(sound[column]), estimate(sound[data.headline]), int(every.diverged.sum())))
     shown = [point for point in points if point.accuracy.n]
     if not any(point.bytes.mean > 0 for point in shown):
+        if runs.diverged.any():
+            return []  # a result, if a sad one
         raise FedbenchError(
-            f"experiment {data.name!r}, figure pareto: on {data.title(task)} no finished run sends bytes"
+            f"experiment {data.name!r}, figure pareto: on {data.title(task)} no finished run sends bytes; "
+            "add a method that communicates, or remove the figure"
         )
     return shown
 
@@ -93,6 +98,10 @@ def on_frontier(points: list[Point]) -> list[bool]:
 
 
 def _facet(axes: Axes, data: ExperimentData, task: Task, points: list[Point], options: ParetoOptions) -> None:
+    if not points:
+        axes.set_title(data.title(task))
+        remark(axes, "every run that sends bytes diverged")
+        return
     styles = method_styles(data.config)
     positive = [point.bytes.mean for point in points if point.bytes.mean > 0]
     free = any(point.bytes.mean == 0 for point in points)
