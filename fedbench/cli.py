@@ -13,6 +13,8 @@ import click
 from fedbench import __version__
 from fedbench.cli_options import (
     FOLDER,
+    Chunk,
+    Minutes,
     config_options,
     configured,
     data_root_option,
@@ -143,10 +145,12 @@ def pretrain(work, dataset, model, checkpoints):
 @named("dataset", "partition", "model", "method")
 @seeded
 @click.option("--out", type=FOLDER, help="Run folder.  [default: below the results folder]")
-@click.option("--chunk", default="auto", show_default=True, help="Clients trained at once: a number, or auto.")
+@click.option(
+    "--chunk", type=Chunk(), default="auto", show_default=True, help="Clients trained at once: a number, or auto."
+)
 @resumable
 @click.option("--overwrite", is_flag=True, help="Replace a run folder that another spec has made.")
-@click.option("--time-limit", type=click.FloatRange(min=0, min_open=True), help="Minutes until it saves and stops.")
+@click.option("--time-limit", type=Minutes(min=0, min_open=True), help="Minutes until it saves and stops.")
 def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints, overwrite, time_limit):
     """Run one cell, or continue it; missing inputs are made first."""
     from fedbench.gpus import own_gpu
@@ -155,17 +159,8 @@ def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints
     spec = work.plan.spec(Cell(dataset, partition, model, method, seed))
     seconds = None if time_limit is None else 60 * time_limit
     with own_gpu(work.device, work.say):
-        folder = work.train(spec, out, checkpoints, parse_chunk(chunk), overwrite, seconds)
+        folder = work.train(spec, out, checkpoints, chunk, overwrite, seconds)
     click.echo(folder / "summary.json")
-
-
-def parse_chunk(text: str) -> int | None:
-    """``auto`` is None; anything else has to be a positive number."""
-    if text == "auto":
-        return None
-    if text.isdigit() and int(text) > 0:
-        return int(text)
-    raise click.BadParameter(f"{text!r} is neither 'auto' nor a positive number", param_hint="--chunk")
 
 
 @cli.command()
@@ -218,7 +213,7 @@ def main(arguments: list[str] | None = None) -> None:
         status = status_of(error)
         if state["debug"] or status is None:
             raise
-        click.echo(f"error: {error}" if status == 1 else str(error), err=True)
+        click.echo(f"error: {in_one_line(error)}" if status == 1 else str(error), err=True)
         sys.exit(status)
 
 
@@ -229,4 +224,22 @@ def status_of(error: Exception) -> int | None:
 
     if isinstance(error, Interrupted):
         return 75
-    return 1 if isinstance(error, FedbenchError | OSError) else None
+    return 1 if isinstance(error, FedbenchError | OSError) or out_of_memory(error) else None
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether this machine has not enough memory for what was asked for."""
+    # torch has a class of its own for GPUs, and for the CPU only a message
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    )
+
+
+def in_one_line(error: Exception) -> str:
+    """What went wrong and, where the message does not say so itself, what to do."""
+    text = " ".join(str(error).split())
+    if not out_of_memory(error):
+        return text
+    return f"out of memory ({text}); use a smaller model, dimension, batch_size or --chunk, or a machine with more"

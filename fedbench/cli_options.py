@@ -4,12 +4,48 @@ Like the commands, they import what is heavy only when they are used.
 """
 
 import functools
+import math
 import os
 from pathlib import Path
 
 import click
 
-FOLDER = click.Path(path_type=Path)
+
+class Folder(click.Path):
+    """A folder's name; an empty one (of an unset shell variable, most likely) would be the current folder."""
+
+    def convert(self, value, param, ctx):
+        if not str(value):
+            self.fail("an empty name; give a folder, or . for the current one", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FOLDER = Folder(path_type=Path)
+
+
+class Minutes(click.FloatRange):
+    """A positive time; NaN, which is neither more nor less than any limit, would never be over."""
+
+    name = "minutes"
+
+    def convert(self, value, param, ctx):
+        minutes = super().convert(value, param, ctx)
+        if math.isnan(minutes):
+            self.fail(f"{value!r} is not a number", param, ctx)
+        return minutes
+
+
+class Chunk(click.ParamType):
+    """``auto`` is None; anything else has to be a positive number."""
+
+    name = "number"
+
+    def convert(self, value, param, ctx):
+        if value == "auto":
+            return None
+        if value.isdecimal() and int(value) > 0:
+            return int(value)
+        return self.fail(f"{value!r} is neither 'auto' nor a positive number", param, ctx)
 
 
 class Threads(click.ParamType):
@@ -18,7 +54,8 @@ class Threads(click.ParamType):
     name = "integer"
 
     def convert(self, value, param, ctx):
-        count = click.IntRange(min=1).convert(value, param, ctx)
+        # far more threads than any machine has processors end the process where they are started, without a word
+        count = click.IntRange(min=1, max=1024).convert(value, param, ctx)
         for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
             os.environ[variable] = str(count)
         return count

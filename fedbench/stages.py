@@ -189,7 +189,7 @@ def choose_device(name: str) -> Any:
     if name == "auto":
         name = "cuda" if found else "cpu"
     kind, _, index = name.partition(":")
-    if name != "cpu" and (kind != "cuda" or not (index or "0").isdigit() or int(index or 0) >= found):
+    if name != "cpu" and (kind != "cuda" or not (index or "0").isdecimal() or int(index or 0) >= found):
         raise FedbenchError(
             f"--device {name}: not here; use auto or cpu{', or cuda:N with N < ' + str(found) if found else ''}"
         )

@@ -6,7 +6,9 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from fedbench import cli
 from fedbench.engine.interrupt import Interrupted
@@ -164,6 +166,7 @@ def test_wrong_names_in_train(fedbench, tmp_path, monkeypatch):
 def test_a_device_that_is_not_there(fedbench, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert "--device cuda:99" in fails(fedbench(*train("--device", "cuda:99", method="fedavg")))
+    assert "--device cuda:²" in fails(fedbench(*train("--device", "cuda:²", method="fedavg")))
     assert "--device gpu" in fails(fedbench(*train("--device", "gpu", method="fedavg")))
 
 
@@ -189,6 +192,37 @@ def test_exit_statuses(fedbench, monkeypatch, error, status, message):
 
     monkeypatch.setattr("fedbench.plan.Plan.match", fail)
     assert fedbench("cells", "--config", SMOKE) == (status, "", message)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda: np.empty(2**50), lambda: torch.empty(2**50), lambda: fail_with(torch.OutOfMemoryError("CUDA\nfull"))],
+)
+def test_a_lack_of_memory_is_one_line(fedbench, monkeypatch, ask):
+    monkeypatch.setattr("fedbench.plan.Plan.match", lambda *_: ask())
+    assert "out of memory (" in fails(fedbench("cells", "--config", SMOKE))
+
+
+def fail_with(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("flag", "values"),
+    [
+        ("--chunk", ["none", "0", "-1", "1.5", "²", ""]),
+        ("--threads", ["0", "-1", "x", "²", "100000"]),
+        ("--seed", ["-1", "x", "1.5"]),
+        ("--time-limit", ["0", "-1", "nan", "x"]),
+        *((flag, [""]) for flag in ("--out", "--results", "--checkpoints", "--data-root")),
+    ],
+)
+def test_values_that_mean_nothing_are_wrong_usage(fedbench, tmp_path, monkeypatch, flag, values):
+    monkeypatch.chdir(tmp_path)
+    for value in values:
+        status, _, errors = fedbench(*train(flag, value, method="fedavg"))
+        assert (status, flag in errors) == (2, True), errors
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_bugs_keep_their_traceback(fedbench, monkeypatch):
