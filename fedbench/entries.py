@@ -195,8 +195,8 @@ class File:
     """Top level of a config file."""
 
     name: Name
-    results: Annotated[str, StringConstraints(pattern=r"^[^{}]+$")] = "results"
-    """Folder for everything that this config's rules write; no braces, which mark wildcards in rules."""
+    results: Annotated[str, StringConstraints(pattern=r"^[\w./+@=,:%-]+$")] = "results"
+    """Folder for everything that this config's rules write; no spaces, ~ or braces, which mean something in rules."""
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)] = Field(default_factory=lambda: [0])
     training: Overrides = Field(default_factory=dict)
     """Defaults for every run; data set, partition, model and method entries override them, in that order."""

@@ -80,6 +80,9 @@ def cell(model="vit", method="fedsdg", seed=0):
         ("seeds", [], r"config\.seeds: .*at least 1"),
         ("results", "", r"config\.results: "),
         ("results", "a{b}", r"config\.results: "),
+        ("results", "a b", r"config\.results: "),
+        ("results", "~/a", r"config\.results: "),
+        ("results", "a'$(b)", r"config\.results: "),
         ("channels", 3, r"config\.channels: input should be an object"),
         ("channels", "x", r"config\.channels: input should be an object"),
         ("channels", [], r"config\.channels: input should be an object"),
@@ -92,6 +95,11 @@ def test_a_mistake_is_one_line_that_names_its_place(path, value, message):
     with pytest.raises(FedbenchError, match=message) as caught:
         config.validate(changed(path, value))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["results/x", "/srv/user.name/r_1", "../üben", "a=b,c:d@e%f"])
+def test_usual_names_of_folders_are_accepted(name):
+    assert str(config.validate(changed("results", name)).results) == name
 
 
 def test_messages_about_large_configs_stay_short():

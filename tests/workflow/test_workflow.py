@@ -90,6 +90,21 @@ def test_a_second_call_does_nothing(finished):
     assert "Nothing to be done" in result.stdout + result.stderr
 
 
+def test_what_was_deleted_is_made_again(finished, tmp_path):
+    deleted = {
+        "runs/digits/dirichlet/tiny-vit/fedsdg/seed0/summary.json": {**ANALYSIS, "run": 1, "figure": 2},
+        "tables/communication.md": {"aggregate": 1, "report": 1, "all": 1},
+        "report.html": {"report": 1, "all": 1},
+    }
+    for name, expected in deleted.items():
+        os.replace(finished / "results/smoke" / name, tmp_path / "kept")
+        try:
+            assert planned(finished)[0] == expected, name
+        finally:
+            os.replace(tmp_path / "kept", finished / "results/smoke" / name)
+    assert planned(finished)[0] == {}
+
+
 def test_another_name_of_the_same_config_reruns_nothing(finished, tmp_path):
     copy = tmp_path / "copy.yaml"
     copy.write_text(SMOKE.read_text())
