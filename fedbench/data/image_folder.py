@@ -17,7 +17,7 @@ from fedbench.registry import DATA_SOURCES
 class ImageFolderOptions:
     """Options of `image-folder`."""
 
-    path: str
+    path: Annotated[str, Field(min_length=1)]
     """Folder, zip or tar (compressed or not), absolute or under the data root."""
     size: Annotated[int, Field(ge=1, le=4096)] | None = None
     """Height and width; the centre square of each image is resized to it. Needed where sizes differ."""

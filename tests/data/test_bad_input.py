@@ -249,3 +249,5 @@ def test_unknown_keys_and_values():
         parse_entry("datasets", "mine", {"source": "image-folder", "path": "x", "size": 0})
     with pytest.raises(FedbenchError, match=r"datasets\.mine\.path: this key is required"):
         parse_entry("datasets", "mine", {"source": "image-folder"})
+    with pytest.raises(FedbenchError, match=r"datasets\.mine\.path: .*at least 1 character"):
+        parse_entry("datasets", "mine", {"source": "image-folder", "path": ""})
