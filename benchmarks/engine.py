@@ -89,7 +89,7 @@ def synthetic(workload):
     )
     empty = [np.zeros(0, np.int64)] * workload.clients
     shares = list(np.arange(count).reshape(workload.clients, workload.samples))
-    return store, Partition(shares, empty, empty, np.zeros(workload.clients, np.int64), {})
+    return store, Partition(shares, empty, empty, np.zeros(workload.clients, np.int64), {"sha256": "synthetic"})
 
 
 def resolved(workload):

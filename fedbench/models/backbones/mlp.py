@@ -34,7 +34,8 @@ class Mlp:
         from torch import nn
 
         from fedbench.models.classifier import MEAN, STD, Classifier, keyed_initialisation
+        from fedbench.models.linear import WeightFirstLinear
 
         with keyed_initialisation(rng):
-            trunk = nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), options.hidden), nn.ReLU())
+            trunk = nn.Sequential(nn.Flatten(), WeightFirstLinear(prod(shape), options.hidden), nn.ReLU())
             return Classifier(trunk, options.hidden, classes, mean=(MEAN,) * shape[0], std=(STD,) * shape[0])

@@ -1,0 +1,14 @@
+"""The benchmarks run, and both sides of each comparison do the same work (they exit with 1 otherwise)."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+def test_the_engine_beside_the_plain_loop():
+    command = [sys.executable, BENCHMARKS / "engine.py", "--only", "mlp", "--repeats", "1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "MLP 3072-32-10" in done.stdout.splitlines()[1]
