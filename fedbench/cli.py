@@ -150,7 +150,11 @@ def pretrain(work, dataset, model, checkpoints):
 )
 @resumable
 @click.option("--overwrite", is_flag=True, help="Replace a run folder that another spec has made.")
-@click.option("--time-limit", type=Minutes(min=0, min_open=True), help="Minutes until it saves and stops.")
+@click.option(
+    "--time-limit",
+    type=Minutes(min=0, min_open=True),
+    help="Minutes until it saves and stops.  [default: shortly before the SLURM job around it ends]",
+)
 def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints, overwrite, time_limit):
     """Run one cell, or continue it; missing inputs are made first."""
     from fedbench.gpus import own_gpu

@@ -4,13 +4,13 @@
 so in one line. An input that was made from another spec is an error that names it, never silently used.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedbench.errors import FedbenchError
+from fedbench.locking import alone
 from fedbench.plan import Plan
 from fedbench.spec import RunSpec, digest
 
@@ -63,7 +63,7 @@ class Workspace:
     def pretrain(self, spec: RunSpec, checkpoints: Path) -> None:
         """Make a base model afresh, or continue its central training."""
         folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
-        with self._alone(folder, checkpoints):
+        with alone(folder, checkpoint_of(folder, checkpoints), self.say):
             self._pretrain(spec, folder, checkpoints)
 
     def _pretrain(self, spec: RunSpec, folder: Path, checkpoints: Path) -> None:
@@ -92,31 +92,10 @@ class Workspace:
 
         folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
         if not (folder / "base.json").exists():
-            with self._alone(folder, checkpoints):
+            with alone(folder, checkpoint_of(folder, checkpoints), self.say):
                 if not (folder / "base.json").exists():  # no other process made it meanwhile
                     self._pretrain(spec, folder, checkpoints)
         return load_base(folder, spec.base_spec, self.store(spec).sha256)
-
-    @contextmanager
-    def _alone(self, folder: Path, checkpoints: Path) -> Iterator[None]:
-        """Let one process at a time make `folder`: they would share its checkpoint, and train it twice."""
-        from filelock import FileLock, Timeout
-
-        from fedbench.io import writing_errors
-
-        place = checkpoint_of(folder, checkpoints)
-        with writing_errors(place):
-            place.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(place.with_name(f"{place.name}.lock"))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            self.say(f"another process is making {folder}; waiting for it")
-            lock.acquire()
-        try:
-            yield
-        finally:
-            lock.release()
 
     def train(
         self,
@@ -136,13 +115,14 @@ class Workspace:
         checkpoints : folder of all checkpoints
         chunk : clients trained at once; None lets the engine choose
         overwrite : replace what another spec left in `out`
-        time_limit : seconds after which to save and stop
+        time_limit : seconds after which to save and stop; shortly before the SLURM job around it ends where not given
 
         Raises
         ------
         fedbench.engine.interrupt.Interrupted
             If the run was told to stop before its last round.
         """
+        from fedbench import allocation
         from fedbench.engine.rounds import run
         from fedbench.progress import Progress
 
@@ -162,7 +142,8 @@ class Workspace:
             chunk=chunk,
             progress=Progress(),
             overwrite=overwrite,
-            time_limit=time_limit,
+            time_limit=allocation.time_limit() if time_limit is None else time_limit,
+            say=self.say,
         )
         return folder
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from filelock import FileLock, Timeout
 
 from fedbench.channels._values import to_bytes
 from fedbench.channels.base import dense_bytes
@@ -25,6 +25,7 @@ from fedbench.engine.store import ClientStore
 from fedbench.engine.summary import summarise
 from fedbench.errors import FedbenchError
 from fedbench.io import read_json, writing_errors
+from fedbench.locking import alone
 from fedbench.models.build import build_model
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
@@ -53,6 +54,7 @@ def run(
     progress: Progress | None = None,
     overwrite: bool = False,
     time_limit: float | None = None,
+    say: Callable[[str], None] = print,
 ) -> None:
     """Train a run, or continue it from its checkpoint, and write its folder.
 
@@ -64,24 +66,19 @@ def run(
     chunk : clients trained at once; None takes the task's rule
     overwrite : replace results or a checkpoint of another spec instead of refusing
     time_limit : seconds after which to stop at the last finished round
+    say : called with a line if another process is at work on this run, which is then waited for
 
     Raises
     ------
     Interrupted
         After SIGTERM, SIGUSR1 or the time limit; the checkpoint holds all finished rounds.
     FedbenchError
-        If the folder belongs to another spec, cannot be written, or another process is at work on it.
+        If the folder belongs to another spec, cannot be written, or another process works on it beyond the time limit.
     """
+    began = time.monotonic()
     with writing_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    lock_file = checkpoint.with_name(checkpoint.name + ".lock")
-    lock = FileLock(lock_file)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise FedbenchError(f"{out}: another process is training this run; wait for it or stop it") from None
-    try:
+    with alone(out, checkpoint, say, time_limit):
         identity = {
             "digest": spec.digest,
             "data_sha256": store.meta["sha256"],
@@ -90,14 +87,11 @@ def run(
         if _is_complete(out, identity, overwrite):
             return
         log = Log(out / "log.txt")
-        with StopRequest(time_limit) as stop:
+        left = None if time_limit is None else time_limit - (time.monotonic() - began)
+        with StopRequest(left) as stop:
             Run(
                 spec, store, partition, base, out, checkpoint, device, threads, chunk, progress, overwrite, stop, log
             ).go()
-    finally:
-        lock.release()
-        with suppress(OSError):
-            lock_file.unlink()
 
 
 def _is_complete(out: Path, identity: dict[str, Any], overwrite: bool) -> bool:

@@ -155,12 +155,15 @@ def test_damaged_summary_is_one_clear_line(text, tmp_path, digits, ragged):
         run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
 
 
-def test_locked_folder_is_refused_and_the_lock_goes_afterwards(tmp_path, digits, ragged):
+def test_locked_folder_is_waited_for_until_the_time_is_over(tmp_path, digits, ragged):
+    said = []
     with (
         FileLock(tmp_path / "checkpoint.lock"),
-        pytest.raises(FedbenchError, match="another process is training this run"),
+        pytest.raises(FedbenchError, match="another process is still making it; start again later"),
     ):
-        run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+        run_cell(tmp_path, digits, ragged, make_spec(**SPEC), time_limit=0.2, say=said.append)
+    assert said == [f"another process is making {tmp_path / 'run'}; waiting for it"]
+    assert names(tmp_path / "run") == set(), "not a line is written while another process is at work"
     run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
     assert names(tmp_path) == {"run"}, "neither lock nor checkpoint is left"
 

@@ -1,0 +1,200 @@
+"""A SLURM cluster of one node and two pretended GPUs: real daemons of this test's own.
+
+Configuration, key, state, sockets and ports are private: a SLURM that is already at work here, or another copy of
+this one, is neither used nor disturbed, and only what was started is stopped.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol")
+PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
+GPUS = 2
+# The sizes are pretended as well (config_overrides), so that jobs ask for what the profile says and fit.
+SLURM_CONF = """
+ClusterName=fedbench
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller_port}
+SlurmdPort={node_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+SchedulerParameters=sched_interval=2,bf_interval=2,batch_sched_delay=1
+SchedulerType=sched/backfill
+MpiDefault=none
+ReturnToService=2
+MinJobAge=600
+InactiveLimit=0
+KillWait=10
+GresTypes=gpu
+NodeName=node NodeHostname={host} NodeAddr=127.0.0.1 CPUs=16 RealMemory=200000 Gres=gpu:{gpus} State=UNKNOWN
+PartitionName=main Nodes=node Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+class Unavailable(Exception):
+    """SLURM cannot be had here; the message says why."""
+
+
+def install() -> None:
+    """Install SLURM and munge if they are missing, where that is allowed.
+
+    Raises
+    ------
+    Unavailable
+        If they are missing and this is not root on Debian or a derivative of it.
+    """
+    missing = [program for program in PROGRAMS if _program(program) is None]
+    if os.getuid() != 0:
+        raise Unavailable("the cluster's daemons need root")
+    if not missing:
+        return
+    if shutil.which("apt-get") is None:
+        raise Unavailable(f"{', '.join(missing)} not found, and no apt-get to install them")
+    # packages start their services at once; these would be on the standard ports
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    for command in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *PACKAGES],
+    ):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise Unavailable(f"apt-get cannot install {' '.join(PACKAGES)}: {done.stderr.strip().splitlines()[-1:]}")
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
+
+
+class Cluster:
+    """The daemons and their folder.
+
+    Parameters
+    ----------
+    folder : an empty folder of the cluster's own, with a short name (sockets lie in it)
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.environment = {
+            **os.environ,
+            "SLURM_CONF": str(folder / "slurm.conf"),
+            "PATH": f"{folder / 'bin'}:{os.environ['PATH']}",
+        }
+        self.daemons: dict[str, subprocess.Popen] = {}
+
+    def start(self) -> None:
+        """Start everything and wait until the node takes jobs."""
+        self._configure()
+        munge = self.folder / "munge"
+        files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
+        self._daemon(
+            "munged", "--foreground", "--force", *(f"--{option}={munge / name}" for option, name in files.items())
+        )
+        self.wait(lambda: (munge / "socket").exists(), "munged")
+        self._daemon("slurmctld", "-D", "-c", "-f", self.environment["SLURM_CONF"])
+        self.wait(lambda: self.call("scontrol", "ping", check=False).returncode == 0, "slurmctld")
+        self.start_node()
+
+    def _configure(self) -> None:
+        for name in ("munge", "state", "spool"):
+            (self.folder / name).mkdir(mode=0o711)
+        key = self.folder / "munge/key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        with socket.socket() as first, socket.socket() as second:
+            for each in (first, second):
+                each.bind(("127.0.0.1", 0))
+            ports = [each.getsockname()[1] for each in (first, second)]
+        settings = SLURM_CONF.format(
+            host=socket.gethostname().split(".")[0],
+            folder=self.folder,
+            controller_port=ports[0],
+            node_port=ports[1],
+            gpus=GPUS,
+        )
+        (self.folder / "slurm.conf").write_text(settings)
+        # the executor hides SLURM_CONF from the srun that it starts inside of a job
+        srun = self.folder / "bin/srun"
+        srun.parent.mkdir()
+        srun.write_text(f'#!/bin/sh\nSLURM_CONF={self.folder}/slurm.conf exec {_program("srun")} "$@"\n')
+        srun.chmod(0o755)
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+        devices = [self.folder / f"gpu{number}" for number in range(GPUS)]
+        for device in devices:
+            device.symlink_to("/dev/null")
+        (self.folder / "gres.conf").write_text("".join(f"NodeName=node Name=gpu File={device}\n" for device in devices))
+
+    def _daemon(self, name: str, *arguments: str) -> None:
+        with open(self.folder / f"{name}.out", "ab") as output:
+            self.daemons[name] = subprocess.Popen(
+                [_program(name), *arguments],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def start_node(self) -> None:
+        """Start the node's daemon and wait until it takes jobs."""
+        self._daemon("slurmd", "-D", "-N", "node", "-f", self.environment["SLURM_CONF"])
+        self.wait(lambda: self.node_state() in ("idle", "mixed"), "slurmd")
+
+    def stop(self) -> None:
+        """Cancel all jobs and end the daemons."""
+        with suppress(OSError):
+            self.call("scancel", "--user=root", "--signal=KILL", check=False)
+            self.call("scancel", "--user=root", check=False)
+            with suppress(AssertionError):
+                self.wait(lambda: not self.call("squeue", "--noheader").stdout.strip(), "jobs to end", 20)
+        for name in reversed(self.daemons):
+            self.daemons[name].terminate()
+            try:
+                self.daemons[name].wait(10)
+            except subprocess.TimeoutExpired:
+                self.daemons[name].kill()
+
+    def call(self, *command: str, check: bool = True) -> subprocess.CompletedProcess:
+        """Run one of SLURM's commands against this cluster."""
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=check, timeout=60)
+
+    def node_state(self) -> str:
+        return self.call("sinfo", "--noheader", "--format=%T", check=False).stdout.strip().rstrip("*")
+
+    def jobs(self) -> dict[str, str]:
+        """Job id -> state of all jobs that SLURM still knows of."""
+        lines = self.call("squeue", "--noheader", "--states=all", "--format=%i %T").stdout.splitlines()
+        return dict(line.split() for line in lines)
+
+    def wait(self, condition, what: str, seconds: float = 60) -> None:
+        """Wait until `condition()` is true; what the daemons said is in the message if it never is."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                tails = [
+                    f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}"
+                    for path in sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
+                ]
+                raise AssertionError(f"waited {seconds:g} s in vain for {what}\n" + "\n".join(tails))
+            time.sleep(0.2)

@@ -1,0 +1,52 @@
+"""When a run in a SLURM job stops; the questions to a real SLURM are in tests/slurm."""
+
+import time
+
+import pytest
+
+from fedbench import allocation
+from fedbench.commands import Answer
+
+
+@pytest.fixture(autouse=True)
+def outside(monkeypatch):
+    for variable in ("SLURM_JOB_ID", "SLURM_JOB_END_TIME"):
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("45\n", 45),
+        ("3:05", 185),
+        ("2:00:00", 7200),
+        ("1-00:00:10", 86410),
+        ("UNLIMITED\n", None),
+        ("INVALID", None),
+        ("", None),
+    ],
+)
+def test_times_of_squeue(text, expected):
+    assert allocation.seconds(text) == expected
+
+
+def test_no_limit_outside_of_a_job():
+    assert allocation.time_limit() is None
+
+
+def test_the_end_in_the_environment_comes_first(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 1000))
+    monkeypatch.setattr(allocation, "ask", lambda *_: pytest.fail("SLURM was asked"))
+    assert allocation.time_limit() == pytest.approx(1000 - allocation.MARGIN, abs=2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"), [("1:40", 80.0), ("1:00:00", 3540.0), ("UNLIMITED", None), ("0:00", 0.0)]
+)
+def test_otherwise_slurm_is_asked(monkeypatch, answer, expected):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    asked = []
+    monkeypatch.setattr(allocation, "ask", lambda command, _: asked.append(command) or Answer(0, answer, ""))
+    assert allocation.time_limit() == expected
+    assert "--jobs=7" in asked[0]
