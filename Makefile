@@ -1,5 +1,6 @@
 # make demo   the whole pipeline on embedded data, in minutes       make test   the tests
 # make lint   what the tests cannot see                             make clean  everything made here, results too
+# make test-slurm   the slow tests on a SLURM cluster of one node too (root on Debian)
 # Nothing but Python >= 3.11 with venv and a package index is needed; PYTHON=python3.12 chooses another interpreter.
 PYTHON ?= python3
 VENV := .venv
@@ -7,7 +8,7 @@ BIN := $(VENV)/bin
 SNAKEMAKE := $(BIN)/snakemake --profile workflow/profiles/local
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test smoke install lint clean
+.PHONY: help demo test test-slurm smoke install lint clean
 .DELETE_ON_ERROR:
 
 help:
@@ -35,6 +36,9 @@ smoke: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/pytest -n auto --dist loadgroup
+
+test-slurm: $(INSTALLED)
+	$(BIN)/pytest tests/slurm -m "slow or not slow"
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -16,6 +16,20 @@ rule all:
         map(plan.target, plan.cells),
 
 
+# Seconds each and no GPU: not worth the wait in a cluster's queue. What takes memory or minutes is a job.
+localrules:
+    all,
+    partition,
+    aggregate,
+    figure,
+    report,
+
+
+# The end of a long output should say which runs failed and why, not only how many.
+onerror:
+    print(failures(), file=sys.stderr)
+
+
 include: "workflow/rules/data.smk"
 include: "workflow/rules/partition.smk"
 include: "workflow/rules/base.smk"

@@ -72,6 +72,13 @@ def totals_line(statuses: Sequence[Status]) -> str:
     return f"{sums['runs']} runs: {counts}; {size(sums['bytes'])} on disk; {left}"
 
 
+def failures(statuses: Iterable[Status]) -> str:
+    """The failed runs among them: name, the last line of the log, and where that is."""
+    failed = [status for status in statuses if status.state == "failed"]
+    lines = [f"  {status.cell.path}: {status.detail} ({status.log or 'no log'})" for status in failed]
+    return "\n".join([f"{len(failed)} failed runs (fedbench status shows all):", *lines])
+
+
 def as_json(statuses: Sequence[Status], shown: Iterable[Status]) -> str:
     """The shown runs and the sums over all of them; times in seconds."""
     runs = [

@@ -1,9 +1,10 @@
-"""A SLURM cluster of one node and two pretended GPUs: real daemons of this test's own.
+"""A SLURM cluster of one node and pretended GPUs: real daemons of this test's own.
 
 Configuration, key, state, sockets and ports are private: a SLURM that is already at work here, or another copy of
 this one, is neither used nor disturbed, and only what was started is stopped.
 """
 
+import csv
 import os
 import shutil
 import socket
@@ -14,7 +15,7 @@ from pathlib import Path
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol")
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
-GPUS = 2
+GPUS = 4
 # The sizes are pretended as well (config_overrides), so that jobs ask for what the profile says and fit.
 SLURM_CONF = """
 ClusterName=fedbench
@@ -187,14 +188,36 @@ class Cluster:
         lines = self.call("squeue", "--noheader", "--states=all", "--format=%i %T").stdout.splitlines()
         return dict(line.split() for line in lines)
 
+    def comments(self) -> dict[str, str]:
+        """Job id -> comment of the jobs that have not ended; the executor writes rule and wildcards there."""
+        lines = self.call("squeue", "--noheader", "--format=%i %k").stdout.splitlines()
+        return dict(line.split(maxsplit=1) for line in lines)
+
     def wait(self, condition, what: str, seconds: float = 60) -> None:
-        """Wait until `condition()` is true; what the daemons said is in the message if it never is."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                tails = [
-                    f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}"
-                    for path in sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
-                ]
-                raise AssertionError(f"waited {seconds:g} s in vain for {what}\n" + "\n".join(tails))
-            time.sleep(0.2)
+        """Wait for one of the daemons; what they said is in the message if it is in vain."""
+        try:
+            wait(condition, what, seconds)
+        except AssertionError as error:
+            logs = sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
+            tails = (f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in logs)
+            raise AssertionError("\n".join([str(error), *tails])) from None
+
+
+def wait(condition, what: str, seconds: float = 240) -> None:
+    """Wait until `condition()` is true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {seconds:g} s in vain for {what}"
+        time.sleep(0.2)
+
+
+def numbers(results: Path) -> dict[str, list[dict[str, str]]]:
+    """Every CSV below a folder, without the columns that hold seconds."""
+    tables = {}
+    for path in sorted(results.rglob("*.csv")):
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        tables[str(path.relative_to(results))] = [
+            {column: value for column, value in row.items() if "seconds" not in column} for row in rows
+        ]
+    return tables

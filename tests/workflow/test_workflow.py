@@ -203,7 +203,28 @@ def test_slurm_profile_asks_for_gpus_only_where_models_train(tmp_path):
     result = snakemake(tmp_path, "--dry-run", "--profile", ROOT / "slurm")
     assert result.returncode == 0, result.stderr[-2000:]
     blocks = re.findall(
-        r"^rule (\w+):\n(.*?)(?=^\[|^Job stats)", result.stdout + result.stderr, re.MULTILINE | re.DOTALL
+        r"^(rule|localrule) (\w+):\n(.*?)(?=^\[|^Job stats)", result.stdout + result.stderr, re.MULTILINE | re.DOTALL
     )
-    assert {rule for rule, text in blocks if re.search(r"resources: .*gpu=1", text)} == {"base", "run"}
     assert len(blocks) == 19
+    assert {rule for kind, rule, _ in blocks if kind == "rule"} == {"prepare", "base", "run"}, "the rest is light"
+    assert {rule for _, rule, text in blocks if re.search(r"resources: .*gpu=1", text)} == {"base", "run"}
+
+
+def test_slurm_resources_follow_the_model_and_a_sites_settings(tmp_path):
+    """Without an edit of the repository: a profile of the site is laid over the one that is here."""
+    site = tmp_path / "site"
+    site.mkdir()
+    minutes = "7 if wildcards.model == 'tiny-vit' else 9"
+    text = f"default-resources: {{slurm_account: mine}}\nset-resources: {{run: {{gpu: 1, runtime: {minutes}}}}}"
+    (site / "config.yaml").write_text(text)
+    runs = {}
+    for name, arguments in {"ours": [], "site": ["--workflow-profile", site]}.items():
+        result = snakemake(tmp_path, "--dry-run", "--profile", ROOT / "slurm", *arguments)
+        blocks = re.findall(r"^rule run:\n(.*?)(?=^\[|^Job stats)", result.stdout, re.MULTILINE | re.DOTALL)
+        assert len(blocks) == 7, result.stderr[-2000:]
+        runs[name] = [
+            (re.search(r"model=([\w-]+)", block)[1], int(re.search(r"runtime=(\d+)", block)[1]), "=mine" in block)
+            for block in blocks
+        ]
+    assert {(minutes, mine) for _, minutes, mine in runs["ours"]} == {(240, False)}
+    assert set(runs["site"]) == {("tiny-vit", 7, True), ("tiny-resnet", 9, True)}

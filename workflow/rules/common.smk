@@ -9,6 +9,8 @@ from snakemake.exceptions import WorkflowError
 from fedbench.errors import FedbenchError
 from fedbench.plan import Plan, from_workflow
 from fedbench.spec import Cell
+from fedbench.status import look
+from fedbench.status_text import failures as failures_of
 
 
 def told(function, *arguments):
@@ -108,6 +110,11 @@ def summaries(wildcards):
             told(plan.experiment_cells, experiment) if experiment else plan.cells
         )
     ]
+
+
+def failures():
+    """The failed runs of the config with their last words and their logs."""
+    return failures_of(look(plan, plan.cells, Path("checkpoints")))
 
 
 def no_such_target(wildcards):
