@@ -10,6 +10,7 @@ import shutil
 import signal
 import time
 from contextlib import suppress
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -19,6 +20,7 @@ from fedbench.allocation import seconds
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
+ROOT = Path(__file__).parents[2]
 RUNS = "results/faults/runs/digits/even/mlp"
 # A step of a gradient times 1e7 is no number of fp16.
 CONFIG = """
@@ -187,3 +189,14 @@ def test_a_job_that_slurm_starts_again_continues(fault, cluster, on_cluster, ref
     assert numbers(grid.folder / RUNS) == {
         name: rows for name, rows in reference.numbers.items() if name.startswith("steady/")
     }
+
+
+@pytest.mark.slow
+def test_short_runs_as_one_array(on_cluster, reference):
+    site = SITE.replace("attempt if wildcards.method == 'limited' else 10", "10")
+    arrays = (ROOT / "workflow/profiles/arrays/config.yaml").read_text()
+    grid = on_cluster("arrays", reference.config, site + arrays, reference.inputs)
+    grid.run("--", *map(target, GOOD))
+    assert grid.text().count("Submitted array job") == 1
+    assert "has been submitted with" not in grid.text(), "no job beside it"
+    assert numbers(grid.folder / RUNS) == reference.numbers
