@@ -40,7 +40,8 @@ class State:
     update_bytes : what a client of the last cohort must be sent to be up to date again
     rows : rows of rounds.csv so far
     accuracies : named per-client vectors (base, last, best, global)
-    tail : per-client accuracies of the last evaluated rounds
+    domains : the same per domain
+    tail, domain_tail : per-client and per-domain accuracies of the last evaluated rounds
     totals : sums over rounds (bytes, seconds)
     held_out : clients that are evaluated apart
     """
@@ -56,7 +57,9 @@ class State:
     participations: dict[int, int] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
     accuracies: dict[str, list[float]] = field(default_factory=dict)
+    domains: dict[str, list[float]] = field(default_factory=dict)
     tail: list[list[float]] = field(default_factory=list)
+    domain_tail: list[list[float]] = field(default_factory=list)
     totals: dict[str, float] = field(default_factory=dict)
     held_out: list[int] = field(default_factory=list)
     diverged_round: int | None = None
@@ -64,7 +67,8 @@ class State:
 
 TREES = ("shared", "server", "channel")
 CLIENT_TREES = ("private", "memory")
-VALUES = ("round_number", "update_bytes", "rows", "accuracies", "tail", "totals", "held_out", "diverged_round")
+VALUES = ("round_number", "update_bytes", "rows", "accuracies", "domains", "tail", "domain_tail")
+VALUES += ("totals", "held_out", "diverged_round")
 CLIENT_VALUES = ("seen", "participations")
 
 

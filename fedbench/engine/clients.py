@@ -17,11 +17,12 @@ import numpy as np
 import torch
 
 from fedbench.engine.batches import Plan, local_steps, make_plan
+from fedbench.engine.gradients import GradientSums
 from fedbench.engine.interrupt import StopNow
 from fedbench.errors import FedbenchError
 from fedbench.methods.base import Group, LocalResult, Method, Phase
 from fedbench.models.task import Batch
-from fedbench.tree import Tree, concatenate, rows
+from fedbench.tree import Tree, add, concatenate, rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,10 +33,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Trained:
-    """A chunk's local training: the result for the method, and each client's mean loss [K]."""
+    """A chunk's local training.
+
+    Attributes
+    ----------
+    result : what the method makes its message from
+    losses : each client's mean loss [K]
+    gradients : sums of the gate leaves' gradients; {} where there are none
+    """
 
     result: LocalResult
     losses: Tensor
+    gradients: Tree
 
 
 class ClientTrainer:
@@ -76,8 +85,10 @@ class ClientTrainer:
         rate : the round's learning-rate factor, in (0, 1]
         """
         phases, trainers = self.method.phases(), self.population.trainers
-        local, losses, steps = self._run_phases(phases, clients, trainers, round_number, received, private, rate)
-        return Trained(LocalResult(received, local, steps, rate * self.training.learning_rate), losses)
+        local, losses, steps, gradients = self._run_phases(
+            phases, clients, trainers, round_number, received, private, rate
+        )
+        return Trained(LocalResult(received, local, steps, rate * self.training.learning_rate), losses, gradients)
 
     def fine_tune(
         self, phases: Sequence[Phase], clients: Sequence[int], received: Tree, private: Tree
@@ -91,7 +102,7 @@ class ClientTrainer:
         (shared, private) leaves, stacked, as :meth:`Method.personal` takes them
         """
         train = self.population.train
-        local, _, _ = self._run_phases(phases, clients, train, "evaluation", received, private, 1.0)
+        local, *_ = self._run_phases(phases, clients, train, "evaluation", received, private, 1.0)
         return {name: local[name] for name in received}, {name: local[name] for name in private}
 
     def _run_phases(
@@ -103,12 +114,12 @@ class ClientTrainer:
         received: Tree,
         private: Tree,
         rate: float,
-    ) -> tuple[Tree, Tensor, Tensor]:
+    ) -> tuple[Tree, Tensor, Tensor, Tree]:
         """Train all phases.
 
         Returns
         -------
-        (local state, mean loss of the last phase [K], steps of the first phase [K])
+        (local state, mean loss of the last phase [K], steps of the first phase [K], sums of the gates' gradients)
         """
         device, local = self.population.device, {**received, **private}
         # A phase may count epochs where the run counts steps, so that its clients leave the stack at different times.
@@ -119,12 +130,16 @@ class ClientTrainer:
             received, local, back = rows(received, index), rows(local, index), torch.argsort(index)
         clients = [clients[position] for position in order]
         losses, first_steps = torch.zeros(len(clients), device=device), None
+        gradients: Tree = {}
         for number, phase in enumerate(phases):
             plan = self._plan(clients, samples, phase, (key, number))
-            local, losses = self._run_phase(phase, plan, local, received, rate)
+            local, losses, sums = self._run_phase(phase, plan, local, received, rate)
+            gradients = add(gradients, sums) if gradients else sums
             first_steps = plan.steps if first_steps is None else first_steps
         steps = torch.from_numpy(first_steps).to(device)
-        return (local, losses, steps) if back is None else (rows(local, back), losses[back], steps[back])
+        if back is None:
+            return local, losses, steps, gradients
+        return rows(local, back), losses[back], steps[back], rows(gradients, back)
 
     def _plan(
         self, clients: Sequence[int], samples: Sequence[np.ndarray], phase: Phase, key: tuple[int | str, int]
@@ -140,8 +155,10 @@ class ClientTrainer:
             self.population.pad if self.training.augmentation == "crop-flip" else None,
         )
 
-    def _run_phase(self, phase: Phase, plan: Plan, local: Tree, received: Tree, rate: float) -> tuple[Tree, Tensor]:
-        """Train the phase's leaves; returns the local state afterwards and each client's mean loss [K]."""
+    def _run_phase(
+        self, phase: Phase, plan: Plan, local: Tree, received: Tree, rate: float
+    ) -> tuple[Tree, Tensor, Tree]:
+        """Train the phase's leaves; returns the local state, each client's mean loss [K] and the gates' gradients."""
         clients = len(plan.steps)
         if phase.before is not None:
             local = {**local, **phase.before(local)}
@@ -152,6 +169,8 @@ class ClientTrainer:
         optimiser = self._optimiser(groups, leaves, rate)
         finished: list[Tree] = []  # clients that left, last ones first
         total = torch.zeros(clients, device=self.population.device)
+        gates = [name for name in names if name.startswith(self.method.gate_leaves)]
+        gradients = GradientSums(gates, clients, self.population.device)
         active = clients
         for step in range(len(plan.active)):
             if self.stop():
@@ -167,14 +186,14 @@ class ClientTrainer:
                 leaves = kept
             batch = self._batch(plan, step, active)
             for _ in range(phase.repeats):
-                losses = self._step(phase, leaves, optimiser, constant, received, batch)
+                losses = self._step(phase, leaves, optimiser, constant, received, batch, gradients)
             if phase.after_batch is not None:
                 with torch.no_grad():
                     constant = {**constant, **phase.after_batch({**constant, **_detached(leaves)})}
             total[:active] += losses
         state = {**constant, **_detached(leaves)}
         finished.append({name: state[name] for name in local})
-        return concatenate(reversed(finished)), total / torch.from_numpy(plan.steps).to(total)
+        return concatenate(reversed(finished)), total / torch.from_numpy(plan.steps).to(total), gradients.tree()
 
     def _step(
         self,
@@ -184,6 +203,7 @@ class ClientTrainer:
         constant: Tree,
         received: Tree,
         batch: Batch,
+        gradients: GradientSums,
     ) -> Tensor:
         local = {**constant, **leaves}
         with self.autocast():
@@ -191,6 +211,7 @@ class ClientTrainer:
         objective = losses if phase.penalty is None else losses + phase.penalty(local, received)
         optimiser.zero_grad()
         objective.sum().backward()
+        gradients.add(leaves)
         clip = phase.clip or self.training.clip
         if clip is not None:
             _clip(leaves.values(), clip)

@@ -34,6 +34,8 @@ class Evaluation:
     ----------
     personal, validation : own weights on own test and validation samples (validation is NaN without any)
     shared : shared weights on own test samples
+    domain_personal, domain_shared : the same by domain, pooled over the federation's test samples of each, [domains]
+        (NaN for a domain without any)
     global_accuracy, global_loss : shared weights on the whole test split
     held_out : clients that are not in the federation; means over clients leave them out
     """
@@ -41,6 +43,8 @@ class Evaluation:
     personal: np.ndarray
     validation: np.ndarray
     shared: np.ndarray
+    domain_personal: np.ndarray
+    domain_shared: np.ndarray
     global_accuracy: float
     global_loss: float
     held_out: Sequence[int] = ()
@@ -70,9 +74,9 @@ class Evaluator:
         population = self.population
         weights = expand(to_device(self.method.global_weights(shared), population.device), 1)
         correct, losses = self._shared_pass(weights, np.concatenate(population.test))
-        own = np.array([part.mean() for part in _cut(correct, population.test)])
+        shared_right = _cut(correct, population.test)
+        personal_right = list(shared_right)
         validation = self._validation(weights)
-        personal = own.copy()
         for clients, phases, new in self._chunks(trained):
             received, private = expand(shared, len(clients)), store.gather(clients, population.device)
             if new:
@@ -82,10 +86,20 @@ class Evaluator:
             stacked = self.method.personal(received, private)
             if self.method.context_images:
                 stacked = {**stacked, **self._context(stacked, clients)}
-            personal[clients] = self._own_accuracies(stacked, [population.test[c] for c in clients])
+            for client, right in zip(clients, self._own_right(stacked, population.test, clients), strict=True):
+                personal_right[client] = right
             if not np.isnan(validation[clients]).all():
-                validation[clients] = self._own_accuracies(stacked, [population.validation[c] for c in clients])
-        return Evaluation(personal, validation, own, float(correct.mean()), float(losses.mean()), population.held_out)
+                validation[clients] = _means(self._own_right(stacked, population.validation, clients))
+        return Evaluation(
+            _means(personal_right),
+            validation,
+            _means(shared_right),
+            self._by_domain(personal_right),
+            self._by_domain(shared_right),
+            float(correct.mean()),
+            float(losses.mean()),
+            population.held_out,
+        )
 
     def _chunks(self, trained: Sequence[int]) -> Iterator[tuple[list[int], tuple[Phase, ...], bool]]:
         """(clients, their training for evaluation, whether they never took part) for all with weights of their own."""
@@ -121,7 +135,16 @@ class Evaluator:
         if not sum(map(len, parts)):
             return np.full(len(parts), np.nan)
         correct, _ = self._shared_pass(weights, np.concatenate(parts))
-        return np.array([part.mean() if len(part) else np.nan for part in _cut(correct, parts)])
+        return _means(_cut(correct, parts))
+
+    def _by_domain(self, right: Sequence[np.ndarray]) -> np.ndarray:
+        """Share of right answers among each domain's test samples, [domains]; held-out clients' are left out."""
+        members = [client for client in range(self.population.clients) if client not in self.population.held_out]
+        domains = self.population.domains[np.concatenate([self.population.test[client] for client in members])]
+        size = len(self.population.domain_names)
+        hits = np.bincount(domains, np.concatenate([right[client] for client in members]), size)
+        counts = np.bincount(domains, minlength=size)
+        return np.divide(hits, counts, out=np.full(size, np.nan), where=counts > 0)
 
     @torch.inference_mode()
     def _shared_pass(self, weights: Tree, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,28 +159,32 @@ class Evaluator:
         return torch.cat(correct).double().cpu().numpy(), torch.cat(losses).double().cpu().numpy()
 
     @torch.inference_mode()
-    def _own_accuracies(self, stacked: Tree, parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Accuracy of each client's weights on its own samples, [K]; NaN for a client without samples."""
+    def _own_right(self, stacked: Tree, samples: Sequence[np.ndarray], clients: Sequence[int]) -> list[np.ndarray]:
+        """Which of its own samples each of K clients gets right with its own weights."""
+        parts = [samples[client] for client in clients]
         lengths = np.array([len(part) for part in parts])
-        hits = torch.zeros(len(parts), dtype=torch.float64, device=self.population.device)
+        right = torch.zeros(len(parts), int(lengths.max()), dtype=torch.float64, device=self.population.device)
         width = max(1, self.images // len(parts))
         for start in range(0, int(lengths.max()), width):
             here = [k for k, length in enumerate(lengths) if length > start]
             block = np.zeros((len(here), min(width, int(lengths.max()) - start)), np.int64)
-            mask = np.zeros(block.shape, bool)
             for row, k in enumerate(here):
                 piece = parts[k][start : start + width]
-                block[row, : len(piece)], mask[row, : len(piece)] = piece, True
+                block[row, : len(piece)] = piece  # what lies beyond it is cut off below
             index = torch.tensor(here, device=self.population.device)
             logits = self._logits({name: leaf[index] for name, leaf in stacked.items()}, block)
-            right = (logits.argmax(2) == self.population.labels(block)) & torch.from_numpy(mask).to(logits.device)
-            hits[index] += right.sum(1)
-        with np.errstate(invalid="ignore"):
-            return hits.cpu().numpy() / np.where(lengths, lengths, np.nan)
+            hits = logits.argmax(2) == self.population.labels(block)
+            right[index, start : start + block.shape[1]] = hits.double()
+        return [row[:length] for row, length in zip(right.cpu().numpy(), lengths, strict=True)]
 
     def _logits(self, stacked: Tree, indices: np.ndarray) -> torch.Tensor:
         with self.trainer.autocast():
             return self.method.task.logits(stacked, self.population.images(indices)).float()
+
+
+def _means(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Mean of each part, [K]; NaN where a client has no samples."""
+    return np.array([part.mean() if len(part) else np.nan for part in parts])
 
 
 def _cut(values: np.ndarray, parts: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""A run's folder: rounds.csv, clients.csv, gates.csv and summary.json (see docs/results.md)."""
+"""A run's folder: rounds.csv, clients.csv, domains.csv, gates.csv and summary.json (see docs/results.md)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,20 @@ ROUND_COLUMNS = [
     *("val_accuracy", "test_accuracy_mean", "test_accuracy_std", "test_accuracy_p10", "test_accuracy_p50"),
     *("test_accuracy_p90", "test_accuracy_worst", "held_out_accuracy_mean", "held_out_accuracy_worst"),
     *("global_accuracy", "global_loss"),
-    *("gate_mean", "gate_attention_mean", "gate_ffn_mean", "update_norm", "identity_error"),
+    *("gate_mean", "gate_attention_mean", "gate_ffn_mean", "gate_drift", "gate_gradient_variance"),
+    *("update_norm", "identity_error"),
     *("diverged", "seconds_train", "seconds_eval"),
 ]
 CLIENT_COLUMNS = [
     *("client", "domain", "n_train", "n_val", "n_test", "participations", "held_out"),
     *("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base"),
 ]
-FILES = ("rounds.csv", "clients.csv", "summary.json")  # what every run has; gates.csv only where there are gates
+DOMAIN_COLUMNS = [
+    *("domain", "clients", "n_test"),
+    *("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base"),
+]
+# What every run has; gates.csv is only where there are gates, domains.csv where there are several.
+FILES = ("rounds.csv", "clients.csv", "summary.json")
 GATE_COLUMNS = ["client", "block", "site", "value"]
 TAIL = 10  # evaluated rounds in the "tail" selection
 
@@ -64,20 +70,23 @@ def evaluation_columns(evaluation: Evaluation) -> dict[str, float | None]:
 
 
 def remember(state: State, evaluation: Evaluation, row: dict[str, Any]) -> None:
-    """Keep the per-client accuracies that the selections need; `row` is not yet among the state's rows.
+    """Keep the accuracies of clients and domains that the selections need; `row` is not yet among the state's rows.
 
     Round 0 stands in for all selections until a trained round is evaluated. Without validation samples there is
     no best round.
     """
-    kept = state.accuracies
-    personal = evaluation.personal.tolist()
-    if row["round"] == 0:
-        kept["base"] = evaluation.shared.tolist()
     earlier = [old for old in _evaluated(state) if old["round"] > 0]
-    if row["val_accuracy"] is not None and all(row["val_accuracy"] > old["val_accuracy"] for old in earlier):
-        kept["best"] = personal
-    kept["last"], kept["global"] = personal, evaluation.shared.tolist()
-    state.tail = [*(state.tail if earlier else []), personal][-TAIL:]
+    best = row["val_accuracy"] is not None and all(row["val_accuracy"] > old["val_accuracy"] for old in earlier)
+    for kept, tail, personal, shared in (
+        (state.accuracies, state.tail, evaluation.personal, evaluation.shared),
+        (state.domains, state.domain_tail, evaluation.domain_personal, evaluation.domain_shared),
+    ):
+        if row["round"] == 0:
+            kept["base"] = shared.tolist()
+        if best:
+            kept["best"] = personal.tolist()
+        kept["last"], kept["global"] = personal.tolist(), shared.tolist()
+        tail[:] = [*(tail if earlier else []), personal.tolist()][-TAIL:]
 
 
 def _evaluated(state: State) -> list[dict[str, Any]]:
@@ -108,8 +117,7 @@ def selections(state: State) -> dict[str, Any]:
 
 def client_rows(state: State, store: Store, partition: Partition) -> list[dict[str, Any]]:
     """One row per client."""
-    tail = np.mean(state.tail, axis=0)
-    kept = state.accuracies
+    columns = _columns(state.accuracies, state.tail)
     return [
         {
             "client": client,
@@ -119,14 +127,40 @@ def client_rows(state: State, store: Store, partition: Partition) -> list[dict[s
             "n_test": len(partition.test[client]),
             "participations": state.participations.get(client, 0),
             "held_out": int(client in state.held_out),
-            "accuracy_personal": kept["last"][client],
-            "accuracy_personal_best": kept["best"][client] if "best" in kept else None,
-            "accuracy_personal_tail": float(tail[client]),
-            "accuracy_global": kept["global"][client],
-            "accuracy_base": kept["base"][client],
+            **{name: values[client] for name, values in columns.items()},
         }
         for client in range(partition.clients)
     ]
+
+
+def domain_rows(state: State, store: Store, partition: Partition) -> list[dict[str, Any]]:
+    """One row per domain that the federation's clients have test samples of; none where there is but one domain."""
+    if len(store.domain_names) < 2:
+        return []
+    columns = _columns(state.domains, state.domain_tail)
+    members = [part for client, part in enumerate(partition.test) if client not in state.held_out]
+    counts = [np.bincount(store.domains[part], minlength=len(store.domain_names)) for part in members]
+    return [
+        {
+            "domain": name,
+            "clients": sum(int(own[domain] > 0) for own in counts),
+            "n_test": sum(int(own[domain]) for own in counts),
+            **{column: values[domain] for column, values in columns.items()},
+        }
+        for domain, name in enumerate(store.domain_names)
+        if any(own[domain] for own in counts)
+    ]
+
+
+def _columns(kept: dict[str, list[float]], tail: list[list[float]]) -> dict[str, list[float | None]]:
+    """What clients.csv and domains.csv say of accuracies, each a vector over clients or domains."""
+    return {
+        "accuracy_personal": kept["last"],
+        "accuracy_personal_best": kept.get("best", [None] * len(kept["last"])),
+        "accuracy_personal_tail": np.mean(tail, axis=0).tolist(),
+        "accuracy_global": kept["global"],
+        "accuracy_base": kept["base"],
+    }
 
 
 def write_results(
@@ -134,10 +168,13 @@ def write_results(
 ) -> None:
     """Write the folder; summary.json goes first and comes last, so that its presence means the run is complete."""
     with writing_errors(out):
-        for name in ("summary.json", "gates.csv"):  # another run's, which this one overwrites
+        for name in ("summary.json", "domains.csv", "gates.csv"):  # another run's, which this one overwrites
             (out / name).unlink(missing_ok=True)
     write_csv(out / "rounds.csv", ROUND_COLUMNS, state.rows)
     write_csv(out / "clients.csv", CLIENT_COLUMNS, client_rows(state, store, partition))
+    domains = domain_rows(state, store, partition)
+    if domains:
+        write_csv(out / "domains.csv", DOMAIN_COLUMNS, domains)
     if gates:
         write_csv(out / "gates.csv", GATE_COLUMNS, gates)
     write_json(out / "summary.json", summary)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fedbench.channels.base import Channel, downlink_bytes
+from fedbench.engine import gates
 from fedbench.engine.checkpoint import State
 from fedbench.engine.clients import ClientTrainer
 from fedbench.engine.store import ClientStore
@@ -78,7 +79,7 @@ class Server:
         cohort = [members[position] for position in drawn]
         factor = rate(self.training, round_number)
         downlink = self._downlink(cohort, round_number)
-        messages, private, losses = self._train(cohort, round_number, factor)
+        messages, private, observed, losses = self._train(cohort, round_number, factor)
         row: dict[str, Any] = {
             "round": round_number,
             "cohort": " ".join(map(str, cohort)),
@@ -109,6 +110,7 @@ class Server:
                 uplink = delivery.uplink_bytes
                 downlink = [down + extra for down, extra in zip(downlink, delivery.downlink_bytes, strict=True)]
         if finite:
+            row |= gates.dynamics(observed)
             self.private.scatter(cohort, private)
             for client in self._everyone() if self.method.pooled else cohort:
                 state.seen[client] = round_number
@@ -150,15 +152,15 @@ class Server:
         )
         return torch.from_numpy(weights)
 
-    def _train(self, cohort: list[int], round_number: int, factor: float) -> tuple[Tree, Tree, torch.Tensor]:
-        """Messages, new private leaves and losses of the cohort, stacked in cohort order."""
+    def _train(self, cohort: list[int], round_number: int, factor: float) -> tuple[Tree, Tree, Tree, torch.Tensor]:
+        """Messages, new private leaves, what became of gates, and losses of the cohort, stacked in cohort order."""
         order = sorted(cohort, key=lambda client: (-self.trainer.steps(client), client))
-        messages, private, losses = [], [], []
+        messages, private, observed, losses = [], [], [], []
         start = 0
         while start < len(order):
             clients = order[start : start + self.chunk]
             try:
-                message, kept, loss = self._train_chunk(clients, round_number, factor)
+                message, kept, seen, loss = self._train_chunk(clients, round_number, factor)
             except torch.OutOfMemoryError:
                 if len(clients) == 1:
                     raise
@@ -168,17 +170,22 @@ class Server:
                 continue
             messages.append(message)
             private.append(kept)
+            observed.append(seen)
             losses.append(loss)
             start += len(clients)
         back = torch.tensor([order.index(client) for client in cohort])
-        return _reorder(messages, back), _reorder(private, back), torch.cat(losses).cpu()[back]
+        losses = torch.cat(losses).cpu()[back]
+        return _reorder(messages, back), _reorder(private, back), _reorder(observed, back), losses
 
-    def _train_chunk(self, clients: list[int], round_number: int, factor: float) -> tuple[Tree, Tree, torch.Tensor]:
+    def _train_chunk(
+        self, clients: list[int], round_number: int, factor: float
+    ) -> tuple[Tree, Tree, Tree, torch.Tensor]:
         received = expand(self.state.shared, len(clients))
         own = self.private.gather(clients, self.trainer.population.device)
         trained = self.trainer.train(clients, received, own, round_number, factor)
         message, private = self.method.finish(trained.result)
-        return message, private, trained.losses
+        observed = gates.observe(self.method.gates(own), self.method.gates(private), trained.gradients)
+        return message, private, observed, trained.losses
 
 
 def _reorder(parts: list[Tree], index: torch.Tensor) -> Tree:

@@ -65,6 +65,7 @@ class FedSDG(Method):
 
     options: FedSDGOptions
     task: DualLoraTask
+    gate_leaves = ("gate.",)
 
     @staticmethod
     def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:

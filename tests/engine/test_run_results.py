@@ -27,6 +27,8 @@ def play(history):
                 personal=np.array(personal),
                 validation=values,
                 shared=np.array(personal) / 2,
+                domain_personal=np.array([sum(personal) / len(personal)]),
+                domain_shared=np.array([sum(personal) / len(personal) / 2]),
                 global_accuracy=sum(personal) / 4,
                 global_loss=1.0,
             )

@@ -77,7 +77,7 @@ class FakeTrainer:
         gains = torch.stack([self.gain(number, client) for client in clients])
         trained = {"x": received["x"] + gains, "count": private["count"] + 1}
         result = LocalResult(received, trained, torch.ones(len(clients)), factor)
-        return Trained(result, torch.tensor([float(client) for client in clients]))
+        return Trained(result, torch.tensor([float(client) for client in clients]), {})
 
 
 def positions(*chosen):

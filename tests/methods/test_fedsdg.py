@@ -133,3 +133,29 @@ def test_global_evaluation_has_the_gate_at_zero():
     closed = {name: torch.full_like(leaf, -1e4) if name.startswith("gate.") else leaf for name, leaf in closed.items()}
     task = run.method.task
     torch.testing.assert_close(task.logits(shared, images), task.logits({**shared, **closed}, images))
+
+
+def test_gate_drift_and_gradient_variance_by_hand():
+    run = start()
+    row = run.server.round(1)
+    slopes, drifts = [], []
+    for client, private in enumerate(run.private):  # one local step each, so the pooled steps are the two clients
+        found = gradients({**run.shared, **private}, lambda leaves, client=client: objective(run, client, leaves))
+        slopes.append([float(leaf) for leaf in select(found, "gate.").values()])
+        after = run.state.private[client]
+        drifts += [
+            abs(float(torch.sigmoid(after[name]) - torch.sigmoid(leaf)))
+            for name, leaf in select(private, "gate.").items()
+        ]
+    assert len(slopes[0]) == 4
+    expected = sum(((first - second) / 2) ** 2 for first, second in zip(*slopes, strict=True)) / 4
+    assert expected > 0
+    assert row["gate_gradient_variance"] == pytest.approx(expected, rel=1e-3)
+    assert row["gate_drift"] == pytest.approx(sum(drifts) / len(drifts), rel=1e-5)
+    assert row["gate_drift"] > 1e-4
+
+
+def test_fixed_gates_do_not_drift_and_have_no_gradient():
+    row = start(gate="fixed").server.round(1)
+    assert row["gate_drift"] == 0
+    assert "gate_gradient_variance" not in row

@@ -1,0 +1,61 @@
+"""Sums over local steps from which a gradient's mean and variance follow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from fedbench.tree import Tree
+
+
+class GradientSums:
+    """Sums of some leaves' gradients over the steps of one phase, per client.
+
+    They stay on the device in float64 and are read once a round, so that following a few scalars costs a step nothing
+    that can be measured.
+
+    Parameters
+    ----------
+    names : leaves to follow; with none, nothing is kept
+    clients : K
+    """
+
+    def __init__(self, names: Sequence[str], clients: int, device: torch.device):
+        self.names, self.clients, self.device = names, clients, device
+        self._sums: Tree = {}
+
+    def add(self, leaves: Tree) -> None:
+        """Count one step of the leading clients, those that are still in `leaves`; gradients must be there."""
+        if not self.names:
+            return
+        found = torch.cat([leaves[name].grad.reshape(len(leaves[name]), -1) for name in self.names], dim=1).double()
+        if not self._sums:
+            shape = (self.clients, found.shape[1])
+            self._sums = {
+                "steps": torch.zeros(self.clients, dtype=torch.float64, device=self.device),
+                "sum": torch.zeros(shape, dtype=torch.float64, device=self.device),
+                "squares": torch.zeros(shape, dtype=torch.float64, device=self.device),
+            }
+        active = len(found)
+        self._sums["steps"][:active] += 1
+        self._sums["sum"][:active] += found
+        self._sums["squares"][:active].addcmul_(found, found)
+
+    def tree(self) -> Tree:
+        """``steps`` [K], ``sum`` and ``squares`` [K, values]; {} where nothing was followed."""
+        return self._sums
+
+
+def pooled_variance(sums: Tree) -> float:
+    """Variance of each value over all steps of all clients, averaged over the values.
+
+    Parameters
+    ----------
+    sums : what :meth:`GradientSums.tree` gave, for one or more clients
+    """
+    steps = sums["steps"].sum()
+    mean = sums["sum"].sum(0) / steps
+    return float((sums["squares"].sum(0) / steps - mean.square()).clamp_min(0).mean())
