@@ -1,4 +1,4 @@
-"""Run folders into tidy frames: one row per run, per round, per client, per gate."""
+"""Run folders into tidy frames: one row per run, per round, per client, per domain, per gate."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ SECTIONS = {"dataset": "datasets", "partition": "partitions", "model": "models",
 REQUIRED = {
     "rounds": ("round", "cumulative_bytes", "val_accuracy", "test_accuracy_mean", "global_accuracy"),
     "clients": ("client", "accuracy_personal", "accuracy_global"),
+    "domains": ("domain", "n_test", "accuracy_personal", "accuracy_global", "accuracy_base"),
     "gates": ("client", "block", "site", "value"),
 }
-OPTIONAL = ("gates",)  # only methods with gates write it
+OPTIONAL = ("domains", "gates")  # only data of several domains, and only methods with gates, have them
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,8 @@ class ExperimentData:
     Attributes
     ----------
     runs : one row per run, columns of ``summary.COLUMNS``
-    rounds, clients, gates : the runs' CSV files under each other, led by the columns of the cell;
-        `gates` is empty if no method of the experiment has gates
+    rounds, clients, domains, gates : the runs' CSV files under each other, led by the columns of the cell;
+        `domains` is empty if no data set of the experiment has several, `gates` if no method has any
     missing : cells of the experiment that are not in the frames
     """
 
@@ -70,6 +71,7 @@ class ExperimentData:
     runs: pd.DataFrame
     rounds: pd.DataFrame
     clients: pd.DataFrame
+    domains: pd.DataFrame
     gates: pd.DataFrame
     missing: tuple[Missing, ...]
 
@@ -81,6 +83,13 @@ class ExperimentData:
     def headline(self) -> str:
         """Column of `runs` with the experiment's headline accuracy."""
         return f"{self.experiment.selection}_{'personal_mean' if self.experiment.metric == 'personal' else 'global'}"
+
+    @property
+    def client_accuracy(self) -> str:
+        """Column of `clients` and `domains` that belongs to the headline."""
+        if self.experiment.metric == "global":
+            return "accuracy_global"
+        return "accuracy_personal" + {"last": "", "best": "_best", "tail": "_tail"}[self.experiment.selection]
 
     @property
     def accuracy_by_round(self) -> str:

@@ -71,6 +71,7 @@ def lay_out(data: ExperimentData, rows: pd.DataFrame) -> Layout:
         "Method": _method,
         "n": lambda row: f"{row.n} of {row.n + row.diverged}" if row.diverged else str(row.n),
         "Accuracy, %": _accuracy,
+        "Newcomers, %": lambda row: _with_interval(row, "held_out"),
         "P10": lambda row: percent(row.p10),
         "Worst": lambda row: percent(row.worst),
         "Gain over base": lambda row: signed(row.gain_over_base_mean),
@@ -127,6 +128,8 @@ def notes(data: ExperimentData, rows: pd.DataFrame) -> list[str]:
         "Bytes: both directions over the whole run, without one-time bytes; per client is the total over the number "
         "of clients. Frontier (•): no other row has at least the accuracy for at most the total bytes."
     )
+    if rows.held_out_mean.notna().any():
+        found.append("Newcomers: personalised accuracy of clients held out of training; no other column counts them.")
     if (rows.diverged > 0).any():
         found.append("† diverged (loss not finite): such runs are counted but enter no mean and no frontier.")
     if (rows.at_chance > 0).any():
@@ -144,8 +147,13 @@ def _method(row) -> str:
 def _accuracy(row) -> str:
     if row.n == 0:
         return "diverged"
-    spread = "" if pd.isna(row.accuracy_low) else f" ± {percent((row.accuracy_high - row.accuracy_low) / 2)}"
-    return f"{percent(row.accuracy_mean)}{spread}"
+    return _with_interval(row, "accuracy")
+
+
+def _with_interval(row, name: str) -> str:
+    """Mean and half of its interval, in percent; nothing where nothing was measured."""
+    mean, low, high = (getattr(row, f"{name}_{part}") for part in ("mean", "low", "high"))
+    return percent(mean) + ("" if pd.isna(low) else f" ± {percent((high - low) / 2)}")
 
 
 def _difference(row, reference: str | None) -> str:

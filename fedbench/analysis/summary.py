@@ -16,6 +16,7 @@ from fedbench.spec import Cell
 
 SELECTIONS = ("last", "best", "tail")
 PERSONAL = ("mean", "std", "p10", "p50", "p90", "worst")
+HELD_OUT = ("mean", "worst")
 ACCURACIES = {"personal": "personal_mean", "global": "global"}
 # The plug-in whose runs answer "what would clients reach alone?".
 ALONE = "local-only"
@@ -25,6 +26,8 @@ COLUMNS = [
     *("dataset_label", "partition_label", "model_label", "method_label", "digest", "clients", "classes", "rounds"),
     *(f"{s}_{name}" for s in SELECTIONS for name in (*(f"personal_{p}" for p in PERSONAL), "global", "val")),
     "best_round",
+    "held_out_clients",
+    *(f"{s}_held_out_{name}" for s in SELECTIONS for name in HELD_OUT),
     *("base_personal", "base_global"),
     *(f"gain_over_base_{s}_{metric}" for s in SELECTIONS for metric in ACCURACIES),
     *(f"gain_over_local_{s}_personal" for s in SELECTIONS),
@@ -61,7 +64,7 @@ def _flatten(summary: Mapping[str, Any], cell: Cell, config: Config) -> dict[str
     for kind in ("dataset", "partition", "model", "method"):
         entry = getattr(config, f"{kind}s")[getattr(cell, kind)].entry
         row[f"{kind}_label"] = entry.label or getattr(cell, kind)
-    row |= {key: summary[key] for key in ("digest", "clients", "classes", "device", "threads")}
+    row |= {key: summary[key] for key in ("digest", "clients", "held_out_clients", "classes", "device", "threads")}
     row["rounds"] = summary["rounds_done"]
     row |= {
         "base_personal": _number(summary["base"]["personal_mean"]),
@@ -69,9 +72,11 @@ def _flatten(summary: Mapping[str, Any], cell: Cell, config: Config) -> dict[str
     }
     for selection in SELECTIONS:
         # Without validation samples there is no best round.
-        found = summary["selections"].get(selection) or {"personal": {}, "global": None, "val": None}
+        found = summary["selections"].get(selection) or {"personal": {}, "held_out": None, "global": None, "val": None}
         personal = found["personal"]
         row |= {f"{selection}_personal_{name}": _number(personal.get(name)) for name in PERSONAL}
+        apart = found["held_out"] or {}
+        row |= {f"{selection}_held_out_{name}": _number(apart.get(name)) for name in HELD_OUT}
         row |= {f"{selection}_{name}": _number(found[name]) for name in ("global", "val")}
         for metric, column in ACCURACIES.items():
             row[f"gain_over_base_{selection}_{metric}"] = row[f"{selection}_{column}"] - row[f"base_{metric}"]

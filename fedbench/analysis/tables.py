@@ -113,6 +113,7 @@ def _task_rows(data: ExperimentData, task: Task) -> list[dict[str, Any]]:
         row |= _spread("accuracy", sound[data.headline])
         for name in ("p10", "p50", "p90", "worst"):
             row[name] = estimate(sound[f"{data.experiment.selection}_personal_{name}"]).mean
+        row |= _spread("held_out", sound[f"{data.experiment.selection}_held_out_mean"])
         row |= _spread("gain_over_base", sound[data.headline] - sound[data.base_accuracy])
         row |= _spread("gain_over_local", sound[f"gain_over_local_{data.experiment.selection}_personal"])
         row |= _compare(sound, reference, data.headline, itself=method == data.experiment.reference)

@@ -42,13 +42,21 @@ ROUND_COLUMNS = [
         "global_accuracy",
         "global_loss",
     ),
-    *("gate_mean", "gate_attention_mean", "gate_ffn_mean", "update_norm", "identity_error", "diverged"),
+    *("gate_mean", "gate_attention_mean", "gate_ffn_mean", "gate_drift", "gate_gradient_variance"),
+    *("update_norm", "identity_error", "diverged"),
     *("seconds_train", "seconds_eval"),
 ]
 CLIENT_COLUMNS = [
-    *("client", "domain", "n_train", "n_val", "n_test", "participations"),
+    *("client", "domain", "n_train", "n_val", "n_test", "participations", "held_out"),
     *("accuracy_personal", "accuracy_global", "accuracy_base", "accuracy_personal_best", "accuracy_personal_tail"),
 ]
+
+
+DOMAIN_COLUMNS = [
+    *("domain", "clients", "n_test"),
+    *("accuracy_personal", "accuracy_global", "accuracy_base", "accuracy_personal_best", "accuracy_personal_tail"),
+]
+NEWCOMERS = 2  # held-out clients of a run that has any, besides its CLIENTS
 
 
 @options
@@ -67,6 +75,10 @@ class Recipe:
     gate: float | None = None
     diverged: frozenset[int] = frozenset()
     speed: float = 4.0
+    newcomers: float | None = None
+    """Held-out clients' accuracy less that of the others; none if nobody is held out."""
+    domains: dict[str, float] = field(default_factory=dict)
+    """Accuracy on each domain less the mean."""
 
 
 @dataclass(frozen=True)
@@ -164,12 +176,14 @@ def write_run(world: World, cell, paths: Paths, noise: float = 0.0) -> None:
     final = recipe.accuracy[place] + (shift if recipe.entry["method"] != "base" else 0.0)
     diverged = cell.seed in recipe.diverged
     rounds = _rounds(recipe, final, diverged, noise, cell)
-    clients = _clients(final)
+    clients = _clients(final, recipe.newcomers)
     folder = paths.run(cell)
     write_csv(folder / "rounds.csv", ROUND_COLUMNS, rounds)
     write_csv(folder / "clients.csv", CLIENT_COLUMNS, clients)
     if recipe.gate is not None:
         write_csv(folder / "gates.csv", ("client", "block", "site", "value"), _gates(recipe.gate, cell))
+    if recipe.domains:
+        write_csv(folder / "domains.csv", DOMAIN_COLUMNS, _domains(final, recipe.domains))
     write_json(folder / "summary.json", _summary(world, cell, recipe, rounds, clients, diverged))
 
 
@@ -200,13 +214,35 @@ def _rounds(recipe: Recipe, final: float, diverged: bool, noise: float, cell) ->
                 "global_accuracy": None if bad else accuracy - 0.05,
                 "diverged": bad,
                 "seconds_train": 1.0,
+                **(_gate_dynamics(recipe.gate, number) if recipe.gate is not None and number and not bad else {}),
             }
         )
     return rows
 
 
-def _clients(final: float) -> list[dict]:
-    offsets = (np.arange(CLIENTS) / (CLIENTS - 1) - 0.5) * SPREAD
+def _gate_dynamics(gate: float, number: int) -> dict[str, float]:
+    return {"gate_drift": gate / number, "gate_gradient_variance": 1e-4 * gate / number**2}
+
+
+def _domains(final: float, offsets: dict[str, float]) -> list[dict]:
+    return [
+        {
+            "domain": name,
+            "clients": CLIENTS,
+            "n_test": 50,
+            "accuracy_personal": final + offset,
+            "accuracy_global": final + offset - 0.05,
+            "accuracy_base": BASE + offset,
+            "accuracy_personal_best": final + offset,
+            "accuracy_personal_tail": final + offset,
+        }
+        for name, offset in offsets.items()
+    ]
+
+
+def _clients(final: float, newcomers: float | None) -> list[dict]:
+    offsets = list((np.arange(CLIENTS) / (CLIENTS - 1) - 0.5) * SPREAD)
+    offsets += [] if newcomers is None else [newcomers] * NEWCOMERS
     return [
         {
             "client": client,
@@ -214,7 +250,8 @@ def _clients(final: float) -> list[dict]:
             "n_train": 100,
             "n_val": 20,
             "n_test": 25,
-            "participations": 2,
+            "participations": 2 * (client < CLIENTS),
+            "held_out": int(client >= CLIENTS),
             "accuracy_personal": final + offset,
             "accuracy_global": final + offset - 0.05,
             "accuracy_base": BASE,
@@ -238,7 +275,8 @@ def _gates(level: float, cell) -> list[dict]:
 
 def _summary(world: World, cell, recipe: Recipe, rounds: list[dict], clients: list[dict], diverged: bool) -> dict:
     spec = resolve(world.config, cell)
-    values = np.array([row["accuracy_personal"] for row in clients])
+    values = np.array([row["accuracy_personal"] for row in clients if not row["held_out"]])
+    apart = [row["accuracy_personal"] for row in clients if row["held_out"]]
     names = ("p10", "p50", "p90")
     personal = {
         "mean": float(values.mean()),
@@ -246,7 +284,12 @@ def _summary(world: World, cell, recipe: Recipe, rounds: list[dict], clients: li
         **dict(zip(names, map(float, np.percentile(values, (10, 50, 90))), strict=True)),
         "worst": float(values.min()),
     }
-    selection = {"personal": personal, "global": personal["mean"] - 0.05, "val": personal["mean"]}
+    selection = {
+        "personal": personal,
+        "held_out": {"mean": float(np.mean(apart)), "worst": min(apart)} if apart else None,
+        "global": personal["mean"] - 0.05,
+        "val": personal["mean"],
+    }
     done = rounds[-1]["round"]
     return {
         "spec": spec.full,
@@ -283,5 +326,6 @@ def _summary(world: World, cell, recipe: Recipe, rounds: list[dict], clients: li
         "partition_sha256": "1" * 64,
         "classes": 10,
         "clients": CLIENTS,
+        "held_out_clients": len(apart),
         "rounds_done": done,
     }
