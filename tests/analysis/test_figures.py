@@ -18,7 +18,8 @@ from fedbench.analysis.plot import plot
 from fedbench.errors import FedbenchError
 from fedbench.registry import FIGURES
 
-EVERY = ("ablation", "fairness", "gates", "learning-curves", "pareto", "partitions")
+EVERY = ("ablation", "fairness", "gate-dynamics", "gates", "learning-curves", "pareto", "partitions")
+DOMAINS = {"art": -0.1, "photo": 0.1}
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +114,7 @@ def test_any_figure_can_be_drawn_when_whatever_trained_diverged(fresh, name, met
     for gates in paths.root.rglob("gates.csv"):  # a run that diverged in its first round has none
         gates.unlink()
     assert all(path.stat().st_size > 1000 for path in plot(world.config, paths))
-    if name in ("ablation", "gates", "learning-curves", "pareto"):
+    if name in ("ablation", "gate-dynamics", "gates", "learning-curves", "pareto"):
         assert "diverged" in " ".join(texts(draw(collect(world.config, paths).experiment("main"), name)))
 
 
@@ -179,19 +180,120 @@ def test_gates_without_gates(fresh):
 def test_fairness(data):
     figure = draw(data, "fairness")
     (axes,) = figure.axes
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert len(legend) == len(data.methods)
-    assert "Base\n42 / 50 / 58" in legend
-    curve = next(line for line in axes.lines if line.get_label().startswith("Base"))
-    assert len(curve.get_xdata()) == 1 + 10 * 3
-    assert curve.get_ydata()[-1] == 1
+    assert [label.get_text() for label in axes.get_yticklabels()] == list(data.methods.values())
+    assert "40 / 42 / 50 / 58" in texts(figure), "worst, P10, P50 and P90 of the base"
+    middle = next(line for line in axes.lines if line.get_label() == "Base")
+    assert middle.get_xdata() == pytest.approx([0.42, 0.58], abs=0.005)
+    clients = [line for line in axes.lines if line.get_label() == "_clients"]
+    assert [len(line.get_xdata()) for line in clients] == [30, 30, 30, 30, 30, 30, 30, 20], "one run diverged"
+    worst = next(line for line in axes.lines if line.get_label() == "_worst")
+    assert worst.get_xdata() == pytest.approx([0.4])
 
 
 def test_fairness_leaves_out_held_out_clients(data):
     clients = data.clients.assign(held_out=(data.clients.client == 0).astype(int))
     (axes,) = draw(replace(data, clients=clients), "fairness").axes
-    curve = next(line for line in axes.lines if line.get_label().startswith("Base"))
-    assert len(curve.get_xdata()) == 1 + 9 * 3
+    base = next(line for line in axes.lines if line.get_label() == "_clients")
+    assert len(base.get_xdata()) == 9 * 3
+    assert min(base.get_xdata()) > 0.4, "the worst was held out"
+
+
+def test_gate_dynamics(data):
+    drift, variance = draw(data, "gate-dynamics").axes
+    assert drift.get_yscale() == variance.get_yscale() == "log"
+    (line,) = [line for line in drift.lines if line.get_label() == "FedSDG"]
+    assert line.get_xdata().tolist() == list(range(1, 21))
+    assert line.get_ydata()[[0, 9]] == pytest.approx([0.3, 0.03])
+    (line,) = [line for line in variance.lines if line.get_label() == "FedSDG"]
+    assert line.get_ydata()[9] == pytest.approx(0.3e-6)
+
+
+def test_gate_dynamics_without_learned_gates(fresh):
+    world, paths = fresh(recipes={name: RECIPES[name] for name in ("fa-lora", "fedavg")})
+    with pytest.raises(FedbenchError, match="figure gate-dynamics: none of its finished runs followed learned gates"):
+        draw(collect(world.config, paths).experiment("main"), "gate-dynamics")
+
+
+def test_newcomers(fresh):
+    recipes = {name: replace(RECIPES[name], newcomers=-0.1) for name in ("fa-lora", "fedsdg", "fedavg-sgd")}
+    world, paths = fresh(recipes={**recipes, "base": RECIPES["base"]})
+    figure = draw(collect(world.config, paths).experiment("main"), "newcomers")
+    (axes,) = figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["FA+LoRA", "FedSDG", "FedAvg (SGD)"]
+    widths = [patch.get_width() for patch in axes.patches]
+    assert widths == pytest.approx([0.72, 0.62, 0.78, 0.68, 0.665, 0.565])
+    assert texts(figure).count("−10.0") == 3
+
+
+def test_newcomers_without_held_out_clients(data):
+    with pytest.raises(FedbenchError, match=r"figure newcomers: .* holds clients out"):
+        draw(data, "newcomers")
+
+
+@pytest.mark.parametrize("metric", ["personal", "global"])
+def test_domains(fresh, metric):
+    recipes = {name: replace(RECIPES[name], domains=DOMAINS) for name in ("base", "fa-lora", "fedsdg", "fedavg-sgd")}
+    world, paths = fresh(recipes=recipes, metric=metric)
+    figure = draw(collect(world.config, paths).experiment("main"), "domains")
+    axes, bar = figure.axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == list(DOMAINS)
+    shift = 0.0 if metric == "personal" else -0.05
+    means = {"base": 0.5, "fa-lora": 0.72, "fedsdg": 0.78, "fedavg-sgd": 0.665}
+    shown = [text.get_text() for text in axes.texts]
+    assert shown == [f"{100 * (mean + offset + shift):.1f}" for mean in means.values() for offset in DOMAINS.values()]
+    gains = np.asarray(axes.images[0].get_array())
+    assert gains[:, 0] == pytest.approx([mean + shift - 0.5 for mean in means.values()])
+    assert [text.get_text() for text in axes.texts if text.get_weight() == "bold"] == shown[4:6], "the best of each"
+    assert "Gain over the base" in bar.get_ylabel()
+
+
+def test_domains_shows_only_tasks_that_have_some(fresh):
+    recipes = {name: replace(RECIPES[name], domains=DOMAINS) for name in ("base", "fa-lora")}
+    world, paths = fresh(recipes=recipes, partitions={"dirichlet-0.1": "Dirichlet 0.1", "iid": "IID"})
+    for path in paths.root.glob("runs/digits/iid/**/domains.csv"):
+        path.unlink()
+    axes, _ = draw(collect(world.config, paths).experiment("main"), "domains").axes
+    assert axes.get_title(loc="left") == "Dirichlet 0.1"
+
+
+def test_domains_without_domains(data):
+    with pytest.raises(FedbenchError, match=r"figure domains: none of its finished runs has a domains\.csv"):
+        draw(data, "domains")
+
+
+def test_identifiability(fresh):
+    recipes = {
+        name: replace(RECIPES["fedsdg"], entry={"method": "fedsdg", "label": name, **options})
+        for name, options in {
+            "aligned": {},
+            "unaligned": {"alignment": "none"},
+            "again": {"gate_init": 0.0},
+        }.items()
+    }
+    world, paths = fresh(recipes={**recipes, "fa-lora": RECIPES["fa-lora"]}, seeds=(0,))
+    output, gate, slope = draw(collect(world.config, paths).experiment("main"), "identifiability").axes
+
+    def course(axes, name):
+        (line,) = [line for line in axes.lines if line.get_label() == name]
+        return np.array(line.get_xdata()), np.array(line.get_ydata())
+
+    assert "again" not in [line.get_label() for line in output.lines], "one of each kind"
+    scales, moved = course(output, "unaligned")
+    assert (scales[0], scales[-1]) == pytest.approx((0.1, 10))
+    assert moved[[0, -1]].min() > 0.1
+    assert course(output, "aligned")[1].max() < 2e-3
+    np.testing.assert_allclose(course(gate, "unaligned")[1], 0.3 / scales, rtol=1e-6)
+    np.testing.assert_allclose(course(gate, "aligned")[1], 0.3, rtol=5e-3)
+    steep = course(slope, "unaligned")[1]
+    assert (np.diff(steep) > 0).all()
+    assert steep[-1] > 5 * steep[len(steep) // 2]
+    np.testing.assert_allclose(course(slope, "aligned")[1], 1, rtol=0.02)  # epsilon in the root is what is left of c
+
+
+def test_identifiability_needs_a_private_branch(fresh):
+    world, paths = fresh(recipes={"fa-lora": RECIPES["fa-lora"]}, seeds=(0,))
+    with pytest.raises(FedbenchError, match="none of its methods aligns a private branch"):
+        draw(collect(world.config, paths).experiment("main"), "identifiability")
 
 
 def test_partitions(data):

@@ -170,6 +170,16 @@ def bytes_scale(axis, ticks: list[float], names: dict[float, str] | None = None)
     axis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value) or human_bytes(value)))
 
 
+def plain_log_scale(axes) -> None:
+    """A logarithmic y axis over few decades, with ticks as ordinary numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
 def remark(axes, text: str) -> None:
     """Say in an empty panel why it is empty."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=MUTED, style="italic")

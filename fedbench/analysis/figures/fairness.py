@@ -9,14 +9,15 @@ import numpy as np
 from fedbench.analysis.figures._style import (
     FONT,
     MUTED,
+    WIDTH,
     MethodStyle,
-    facet_size,
     facets,
     method_styles,
     new_figure,
     percent_axis,
     remark,
     styled,
+    tint,
 )
 from fedbench.analysis.text import percent
 from fedbench.errors import FedbenchError
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
     from fedbench.analysis.collect import ExperimentData, Task
 
-PERCENTILES = (10, 50, 90)
-COLUMNS = {"last": "accuracy_personal", "best": "accuracy_personal_best", "tail": "accuracy_personal_tail"}
+PERCENTILES = (0, 10, 50, 90)  # the worst client is the zeroth
 
 
 @options
@@ -41,41 +41,31 @@ class FairnessOptions:
 @FIGURES.register("fairness", FairnessOptions)
 @styled
 def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> Figure:  # noqa: B008 (frozen)
-    """Distribution of test accuracy over clients (all seeds together), with P10, P50 and P90 of each method."""
-    figure = new_figure(*facet_size(len(data.tasks), columns=2, height=2.9))
+    """Test accuracy of every client (all seeds together), with the worst, P10, P50 and P90 of each method."""
+    everything = [client_accuracies(data, task) for task in data.tasks]
+    columns = 2 if len(data.tasks) > 1 else 1
+    rows = max(max(map(len, everything)), 2)
+    lines = -(-len(data.tasks) // columns)
+    figure = new_figure(WIDTH if columns == 2 else 5.2, lines * (0.21 * rows + 0.7) + 0.45)
     styles = method_styles(data.config)
-    everywhere = facets(figure, len(data.tasks), columns=2, sharey=True)
-    handles: dict = {}
-    for axes, task in zip(everywhere, data.tasks, strict=True):
-        accuracies = client_accuracies(data, task)
-        if accuracies:
-            handles |= _panel(axes, data, task, accuracies, styles)
-        else:
-            remark(axes, "every run diverged")
+    everywhere = facets(figure, len(data.tasks), columns=columns, sharex=True)
+    for place, (axes, task, accuracies) in enumerate(zip(everywhere, data.tasks, everything, strict=True)):
         axes.set_title(data.title(task))
+        if not accuracies:
+            remark(axes, "every run diverged")
+            continue
+        _panel(axes, data, accuracies, styles)
+        if place % columns and list(accuracies) == list(everything[place - 1]):  # the left panel names the same rows
+            axes.set_yticklabels([])
+    for axes in everywhere[-columns:]:
         axes.set_xlabel("Client's own test accuracy, %")
-    for axes in everywhere[::2]:
-        axes.set_ylabel("Share of clients at or below, %")
-    single = len(data.tasks) == 1
-    columns = 1 if single else max(1, min(4, len(handles)))
-    figure.legend(
-        handles=list(handles.values()),
-        loc="outside right center" if single else "outside lower center",
-        ncols=columns,
-        title="P10 / P50 / P90" if single else None,
-        title_fontsize=FONT - 1,
-    )
+    figure.legend(handles=_key(), loc="outside lower center", ncols=4, columnspacing=1.2)
     return figure
-
-
-def column(data: ExperimentData) -> str:
-    """The column of clients.csv that belongs to the experiment's headline."""
-    return "accuracy_global" if data.experiment.metric == "global" else COLUMNS[data.experiment.selection]
 
 
 def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]:
     """Sorted accuracies of every client and seed by method, without held-out clients and diverged runs."""
-    wanted = column(data)
+    wanted = data.client_accuracy
     if wanted not in data.clients.columns:
         raise FedbenchError(
             f"experiment {data.name!r}, figure fairness: its runs' clients.csv have no column {wanted}; run them again"
@@ -97,41 +87,51 @@ def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]
     return found
 
 
-def _panel(
-    axes: Axes, data: ExperimentData, task: Task, accuracies: dict[str, np.ndarray], styles: dict[str, MethodStyle]
-) -> dict:
+def _panel(axes: Axes, data: ExperimentData, accuracies: dict[str, np.ndarray], styles: dict[str, MethodStyle]) -> None:
+    for place, (method, values) in enumerate(accuracies.items()):
+        colour = styles[method].colour
+        worst, low, middle, high = np.percentile(values, PERCENTILES)
+        # Clients fan out over the row in a fixed order, so that equal accuracies stay apart.
+        heights = place + 0.56 * ((np.arange(len(values)) * 0.618034) % 1 - 0.5)
+        axes.plot(
+            values, heights, "o", markersize=2, color=tint(colour, 0.45), markeredgewidth=0, zorder=2, label="_clients"
+        )
+        axes.plot([low, high], [place] * 2, color=colour, linewidth=1.8, zorder=3, label=data.methods[method])
+        axes.plot([worst], [place], "x", color=colour, markersize=4.5, markeredgewidth=1.2, zorder=4, label="_worst")
+        axes.plot([middle] * 2, [place - 0.34, place + 0.34], color=colour, linewidth=2.2, zorder=4, label="_median")
+        axes.text(
+            1.02,
+            place,
+            " / ".join(percent(value, 0) for value in (worst, low, middle, high)),
+            transform=axes.get_yaxis_transform(),
+            va="center",
+            fontsize=FONT - 1.5,
+        )
+    axes.annotate(
+        "worst / P10 / P50 / P90",
+        (1.02, 1),
+        xycoords="axes fraction",
+        xytext=(0, 2),
+        textcoords="offset points",
+        fontsize=FONT - 2,
+        color=MUTED,
+        va="bottom",
+    )
+    axes.set_yticks(range(len(accuracies)), [data.methods[method] for method in accuracies])
+    axes.set_ylim(len(accuracies) - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(axis="y", visible=False)
+    axes.set_xlim(right=1.02)
+    percent_axis(axes.xaxis)
+
+
+def _key() -> list:
     from matplotlib.lines import Line2D
 
-    handles = {}
-    for level in PERCENTILES:
-        axes.axhline(level / 100, color=MUTED, linewidth=0.6, linestyle=(0, (1, 2)), zorder=1, label="_level")
-    single = len(data.tasks) == 1
-    for method, values in accuracies.items():
-        style = styles[method]
-        marks = np.percentile(values, PERCENTILES)
-        label = data.methods[method]
-        if single:
-            label += "\n" + " / ".join(percent(mark, 0) for mark in marks)
-        # The step function starts at zero clients and ends at all of them.
-        x = np.concatenate([[values[0]], values])
-        y = np.concatenate([[0.0], np.arange(1, len(values) + 1) / len(values)])
-        axes.step(x, y, where="post", color=style.colour, linestyle=style.line, linewidth=1.3, label=label)
-        axes.plot(
-            marks,
-            [level / 100 for level in PERCENTILES],
-            linestyle="none",
-            marker=style.marker,
-            markersize=5,
-            color=style.colour,
-            markeredgecolor="white",
-            markeredgewidth=0.6,
-            zorder=4,
-            label="_percentiles",
-        )
-        handles[label] = Line2D([], [], color=style.colour, linestyle=style.line, marker=style.marker, label=label)
-    percent_axis(axes.xaxis)
-    percent_axis(axes.yaxis)
-    axes.set_ylim(0, 1.005)
-    axes.set_yticks([0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0])
-    axes.set_xlim(right=1.005)
-    return handles
+    none = {"linestyle": "none", "color": MUTED}
+    return [
+        Line2D([], [], marker="o", markersize=2.5, label="a client", **none),
+        Line2D([], [], color=MUTED, linewidth=1.8, label="P10 to P90"),
+        Line2D([], [], marker="|", markersize=8, markeredgewidth=2.2, label="P50", **none),
+        Line2D([], [], marker="x", markersize=4.5, markeredgewidth=1.2, label="worst client", **none),
+    ]

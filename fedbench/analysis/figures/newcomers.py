@@ -1,0 +1,117 @@
+"""What a client gets that joins late, beside those that trained all along."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fedbench.analysis.figures._style import (
+    FONT,
+    INK,
+    MUTED,
+    facet_size,
+    facets,
+    method_styles,
+    new_figure,
+    percent_axis,
+    remark,
+    styled,
+    tint,
+)
+from fedbench.analysis.statistics import Estimate, estimate
+from fedbench.analysis.text import signed
+from fedbench.errors import FedbenchError
+from fedbench.options import options
+from fedbench.registry import FIGURES
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from fedbench.analysis.collect import ExperimentData, Task
+
+
+@options
+class NewcomersOptions:
+    """The newcomers figure has no options."""
+
+
+@FIGURES.register("newcomers", NewcomersOptions)
+@styled
+def draw(data: ExperimentData, options: NewcomersOptions = NewcomersOptions()) -> Figure:  # noqa: B008 (frozen)
+    """Personalised accuracy of clients that take part and of clients held out until evaluation, 95 % intervals."""
+    if not data.runs.held_out_clients.any():
+        raise FedbenchError(
+            f"experiment {data.name!r}, figure newcomers: none of its finished runs holds clients out; "
+            "give its partitions training.held_out, or remove the figure"
+        )
+    rows = max(task.of(data.runs).method.nunique() for task in data.tasks)
+    width, height = facet_size(len(data.tasks), columns=2, height=0.2 * rows + 0.75)
+    figure = new_figure(width, height + 0.3)
+    everywhere = facets(figure, len(data.tasks), columns=2, sharex=True)
+    beside: list = []
+    for place, (axes, task) in enumerate(zip(everywhere, data.tasks, strict=True)):
+        measured = _measured(data, task)
+        axes.set_title(data.title(task))
+        if not measured:
+            remark(axes, "every run diverged")
+            continue
+        _panel(axes, data, task, measured)
+        if place % 2 and list(measured) == beside:  # the left panel names the same rows
+            axes.set_yticklabels([])
+        beside = list(measured)
+    figure.legend(handles=_key(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _column(data: ExperimentData, group: str) -> str:
+    return f"{data.experiment.selection}_{group}_mean"
+
+
+def _measured(data: ExperimentData, task: Task) -> dict[str, tuple[Estimate, Estimate]]:
+    """(participants, newcomers) of each method that has both, over the seeds that did not diverge."""
+    runs = task.of(data.runs)
+    sound = runs[~runs.diverged.astype(bool)].dropna(subset=_column(data, "held_out"))
+    return {
+        method: tuple(estimate(part[_column(data, group)].astype(float)) for group in ("personal", "held_out"))
+        for method, part in sound.groupby("method", sort=False)
+    }
+
+
+def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tuple[Estimate, Estimate]]) -> None:
+    styles = method_styles(data.config)
+    for place, (method, (members, newcomers)) in enumerate(measured.items()):
+        colour = styles[method].colour
+        axes.barh(place - 0.19, members.mean, height=0.36, color=colour, linewidth=0, label="_members")
+        axes.barh(place + 0.19, newcomers.mean, height=0.36, color=tint(colour, 0.4), linewidth=0, label="_newcomers")
+        ends = []
+        for found, y in ((members, place - 0.19), (newcomers, place + 0.19)):
+            ends.append(found.mean)
+            if found.n > 1:
+                low, high = max(found.low, 0), min(found.high, 1)
+                axes.plot([low, high], [y, y], color=INK, linewidth=0.8, zorder=3, label="_interval")
+                ends.append(high)
+        text = signed(newcomers.mean - members.mean)
+        axes.text(max(ends) + 0.025, place, text, va="center", fontsize=FONT - 1, color=INK)
+    base = float(task.of(data.runs).base_personal.astype(float).mean())
+    axes.axvline(base, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2, label="_base")
+    labels = [data.methods[method] for method in measured]
+    axes.set_yticks(range(len(measured)), labels)
+    axes.set_ylim(len(measured) - 0.45, -0.55)
+    axes.set_xlim(0, 1.12)
+    axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_xlabel("Personalised accuracy, %")
+    percent_axis(axes.xaxis)
+
+
+def _key() -> list:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    return [
+        Patch(color=MUTED, linewidth=0, label="clients that take part"),
+        Patch(color=tint(MUTED, 0.4), linewidth=0, label="newcomers (difference at the right, points)"),
+        Line2D([], [], color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), label="base"),
+    ]
