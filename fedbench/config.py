@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedbench import papers
 from fedbench.entries import (
     BaseEntry,
     ChannelEntry,
@@ -160,6 +161,22 @@ def _check_references(config: Config) -> None:
                 raise FedbenchError(f"{path}.reference: {experiment.reference!r} is in none of its cells; {hint}")
         for figure in experiment.figures:
             FIGURES.find(figure, f"{path}.figures")
+        if experiment.paper is not None:
+            _check_paper(experiment, f"{path}.paper")
+
+
+def _check_paper(experiment: Experiment, path: str) -> None:
+    """A paper without a number for any of the experiment's cells would make an empty table."""
+    numbers = papers.find(experiment.paper, path).numbers
+    if not any(
+        all(getattr(number, kind) in listed(getattr(grid, kind)) for kind in names(Grid))
+        for number in numbers
+        for grid in experiment.cells
+    ):
+        raise FedbenchError(
+            f"{path}: {experiment.paper!r} has no number for any of its cells; cells are matched by the names in "
+            f"fedbench/papers/{experiment.paper}.csv"
+        )
 
 
 def listed(value) -> list:

@@ -188,6 +188,8 @@ class Experiment:
     selection: Literal["last", "best", "tail"] = "last"
     """Headline: last round, best round by validation, or mean of the last 10 evaluated rounds."""
     figures: list[str] = Field(default_factory=list)
+    paper: Name | None = None
+    """Paper whose published numbers get a table beside this experiment's own, as `fedsdg` or `flite`."""
 
 
 @options

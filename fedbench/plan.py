@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench import config as configs
+from fedbench import papers
 from fedbench.config import Config
 from fedbench.entries import Experiment
 from fedbench.errors import FedbenchError, nearest
@@ -112,6 +113,11 @@ class Plan:
     def experiment_digest(self, experiment: str) -> str:
         """Identity of how an experiment is shown: its own keys and every label."""
         return digest([asdict(self.config.find("experiments", experiment)), self.labels])
+
+    def table_digest(self, experiment: str) -> str:
+        """Identity of what an experiment's tables show besides its runs."""
+        paper = self.experiments[experiment].paper
+        return digest([self.experiment_digest(experiment), None if paper is None else papers.digest(paper)])
 
     def figure_digest(self, experiment: str, figure: str) -> str:
         """Identity of how one of an experiment's figures is shown; a figure that it does not list is an error."""

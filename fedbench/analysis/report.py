@@ -14,6 +14,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
+from fedbench.analysis import published
 from fedbench.analysis.collect import Collection, ExperimentData, Missing, collect, labels, read_partition
 from fedbench.analysis.layout import Layout, lay_out
 from fedbench.analysis.plot import figure_path, require_figure
@@ -48,6 +49,7 @@ class Section:
     question: str
     findings: list[str]
     table: Layout
+    published: Layout | None
     figures: list[Picture]
     runs: list[Mapping[str, Any]]
     missing: tuple[Missing, ...]
@@ -105,9 +107,16 @@ def _section(data: ExperimentData, paths: Paths) -> Section:
     rows = build(data)
     findings = [text for task in data.tasks for text in _findings(data, task, rows)]
     figures = [_figure(data, name, paths, findings) for name in dict.fromkeys(experiment.figures)]
-    shown = lay_out(data, rows)
     return Section(
-        data.name, experiment.title, experiment.question, findings, shown, figures, _runs(data), data.missing
+        data.name,
+        experiment.title,
+        experiment.question,
+        findings,
+        lay_out(data, rows),
+        None if experiment.paper is None else published.lay_out(data, published.compare(data)),
+        figures,
+        _runs(data),
+        data.missing,
     )
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedbench.analysis import published
 from fedbench.analysis.collect import Collection, ExperimentData, Task, collect
-from fedbench.analysis.layout import lay_out, to_latex, to_markdown
+from fedbench.analysis.layout import Layout, lay_out, to_latex, to_markdown
 from fedbench.analysis.statistics import (
     cost_to_target,
     estimate,
@@ -67,16 +68,23 @@ def aggregate(config: Config, paths: Paths, require_all: bool = True) -> list[Pa
 
 
 def write_tables(collection: Collection, experiment: str, paths: Paths) -> list[Path]:
-    """Write one experiment's table as CSV, Markdown and LaTeX."""
+    """Write one experiment's table, and that of its paper's numbers, as CSV, Markdown and LaTeX."""
     data = collection.experiment(experiment)
     rows = build(data)
-    shown = lay_out(data, rows)
-    folder = paths.root / "tables"
-    files = {kind: folder / f"{experiment}.{kind}" for kind in ("csv", "md", "tex")}
-    write_csv(files["csv"], rows.columns, rows.to_dict("records"))
-    write_text(files["md"], to_markdown(shown))
-    write_text(files["tex"], to_latex(shown, experiment))
-    return list(files.values())
+    written = _write(paths.root / "tables" / experiment, rows, lay_out(data, rows), experiment)
+    if data.experiment.paper is not None:
+        rows = published.compare(data)
+        shown = published.lay_out(data, rows)
+        written += _write(paths.root / "tables" / "published" / experiment, rows, shown, f"published-{experiment}")
+    return written
+
+
+def _write(stem: Path, rows: pd.DataFrame, shown: Layout, name: str) -> list[Path]:
+    files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "md", "tex")]
+    write_csv(files[0], rows.columns, rows.to_dict("records"))
+    write_text(files[1], to_markdown(shown))
+    write_text(files[2], to_latex(shown, name))
+    return files
 
 
 def build(data: ExperimentData) -> pd.DataFrame:

@@ -192,6 +192,12 @@ def test_the_full_benchmark_is_planned_without_torch(tmp_path):
     assert re.search(rf"^run +{expected}$", result.stdout + result.stderr, re.MULTILINE)
 
 
+def test_published_numbers_are_tables_like_others_and_follow_the_runs(tmp_path):
+    jobs, runs = planned(tmp_path, "results/tables/published/negative-result.md", config=None)
+    assert jobs["aggregate"] == 1
+    assert jobs["run"] == len(runs) == len(Plan(load([ROOT / "config.yaml"])).cells)
+
+
 @pytest.mark.parametrize("name", ["demo", "cifar100-cpu"])
 def test_other_configs_are_planned(tmp_path, name):
     config = ROOT / f"workflow/configs/{name}.yaml"

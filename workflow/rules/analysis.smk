@@ -15,7 +15,7 @@ rule aggregate:
         mem_mb=4000,
         runtime=30,
     params:
-        shown=[plan.experiment_digest(name) for name in plan.experiments],
+        shown=[plan.table_digest(name) for name in plan.experiments],
     shell:
         "fedbench aggregate 2>&1 | logged {log}"
 

@@ -124,7 +124,8 @@ def no_such_target(wildcards):
 
 TABLES = [
     f"{RESULTS}/tables/{name}.{kind}"
-    for name in plan.experiments
+    for experiment, settings in plan.experiments.items()
+    for name in [experiment, *([f"published/{experiment}"] if settings.paper else [])]
     for kind in ("csv", "md", "tex")
 ]
 FIGURES = [

@@ -1,0 +1,111 @@
+"""Published numbers beside ours, in a world whose answers are known."""
+
+import shutil
+from math import isnan
+
+import pandas as pd
+import pytest
+from fake_runs import RECIPES, make_world, write_runs
+
+from fedbench import papers
+from fedbench.analysis.collect import collect
+from fedbench.analysis.plot import plot
+from fedbench.analysis.published import compare, lay_out
+from fedbench.analysis.report import report
+from fedbench.analysis.tables import aggregate
+from fedbench.papers import Paper, Published
+from fedbench.spec import Cell, Paths
+
+RUN = ("digits", "dirichlet-0.1", "vit")
+NUMBERS = (
+    Published("1", *RUN, "fedsdg", "personal_mean", 0.80, 0.01, 600_000),
+    Published("2", *RUN, "fedsdg", "personal_mean", 0.80, 0.01, None),
+    Published("fairness", *RUN, "fedsdg", "personal_p10", 0.65, None, None),
+    Published("1", *RUN, "fa-lora", "personal_mean", 0.70, 0.02, None),
+    Published("1", *RUN, "fedavg-sgd", "global", 0.6, None, None),
+    Published("1", "digits", "elsewhere", "vit", "fedsdg", "personal_mean", 0.9, None, None),
+)
+SETTINGS = (
+    {"are": {"training.rounds": 20, "partition.clients": 10, "method.rank": 8}},
+    {"where": {"method": "fa*"}, "are": {"method.rank": 4, "model.head": "frozen-etf"}},
+    {"where": {"method": "fedavg*"}, "are": {"method.rank": 8}},
+)
+
+
+@pytest.fixture
+def paper(monkeypatch):
+    made = Paper("fake", "A paper", 3, ("everything else",), SETTINGS, NUMBERS)
+    monkeypatch.setattr(papers, "names", lambda: ["fake"])
+    monkeypatch.setattr(papers, "read", lambda name: made)
+    return made
+
+
+@pytest.fixture
+def world(paper, fresh):
+    return fresh(paper="fake")
+
+
+def table(world):
+    made, paths = world
+    data = collect(made.config, paths).experiment("main")
+    return data, compare(data)
+
+
+def test_numbers_and_settings(world):
+    _, rows = table(world)
+    assert list(rows.method) == ["fedsdg", "fedsdg", "fa-lora", "fedavg-sgd"], "each once, and only what is asked for"
+    first, tenth, second, diverged = rows.itertuples()
+    assert first.table == "1, 2"
+    assert (first.published, first.ours, first.n) == (0.80, pytest.approx(0.78), 3)
+    assert first.ours_std == pytest.approx(0.0264575131)
+    assert first.difference == pytest.approx(-0.02)
+    assert (first.published_bytes, first.bytes) == (600_000, 593_296)
+    assert tenth.ours == pytest.approx(0.70)
+    assert first.setting == tenth.setting == "as stated"
+    assert second.setting == "method.rank 8 (paper: 4); model.head trainable (paper: frozen-etf)"
+    assert (diverged.n, diverged.diverged) == (2, 1)
+    assert diverged.ours == pytest.approx(0.665 - 0.05)
+    assert diverged.setting == "seeds 2 (paper: 3)"
+
+
+def test_missing_cells_fill_in(world):
+    made, paths = world
+    for seed in range(3):
+        shutil.rmtree(paths.run(Cell(*RUN, "fedsdg", seed)))
+    shutil.rmtree(paths.run(Cell(*RUN, "fa-lora", 2)))
+    files = aggregate(made.config, paths, require_all=False)
+    folder = paths.root / "tables" / "published"
+    assert {folder / f"main.{kind}" for kind in ("csv", "md", "tex")} <= set(files)
+    lines = [line for line in (folder / "main.md").read_text().splitlines() if line.startswith("| Fed")]
+    assert lines[0] == "| FedSDG | 1, 2 | 80.00 ± 1.00 | – | – | 0 | 600 kB | – | as stated |"
+    written = pd.read_csv(folder / "main.csv")
+    assert isnan(written.ours[0])
+    assert "seeds 2 (paper: 3)" in written.setting[2]
+    write_runs(made, paths)
+    aggregate(made.config, paths)
+    (line,) = [line for line in (folder / "main.md").read_text().splitlines() if line.startswith("| FedSDG | 1")]
+    assert "| 78.00 ± 2.65 | −2.00 | 3 |" in line
+
+
+def test_another_setting_is_marked(paper, tmp_path):
+    made, paths = make_world(paper="fake"), Paths(tmp_path)
+    made.config.training["rounds"] = 7
+    write_runs(made, paths)
+    data = collect(made.config, paths).experiment("main")
+    shown = lay_out(data, compare(data))
+    assert all(row[-1].text.startswith("differs (") for group in shown.groups for row in group.rows)
+    assert any("training.rounds 7 (paper: 20)" in note for note in shown.notes)
+    assert any("does not say: everything else" in note for note in shown.notes)
+
+
+def test_the_report_has_them(world):
+    made, paths = world
+    plot(made.config, paths)
+    text = report(made.config, paths).read_text()
+    assert "numbers published in A paper" in text
+    assert "80.00 ± 1.00" in text
+
+
+def test_without_a_paper_there_is_no_table(fresh):
+    made, paths = fresh(recipes={"fa-lora": RECIPES["fa-lora"]})
+    assert not any("published" in str(file) for file in aggregate(made.config, paths))

@@ -1,0 +1,108 @@
+"""Published numbers: all have a cell in the full config, whose settings are what the paper says, and are seen to be."""
+
+from pathlib import Path
+
+import pytest
+
+from fedbench import config, papers
+from fedbench.errors import FedbenchError
+from fedbench.plan import Plan
+from fedbench.spec import cells, resolve
+
+ROOT = Path(__file__).parents[1]
+SMOKE = ROOT / "workflow/configs/smoke.yaml"
+
+
+@pytest.fixture(scope="module")
+def full():
+    return config.load([ROOT / "config.yaml"])
+
+
+def asked(full, name):
+    """The runs of the experiments that show a paper's numbers, by the names that numbers have."""
+    return {
+        (cell.dataset, cell.partition, cell.model, cell.method): cell
+        for experiment, entry in full.experiments.items()
+        if entry.paper == name
+        for cell in cells(full, experiment)
+    }
+
+
+def key(number):
+    return number.dataset, number.partition, number.model, number.method
+
+
+@pytest.mark.parametrize("name", papers.names())
+def test_the_full_config_runs_every_number_as_the_paper_says(full, name):
+    runs, paper = asked(full, name), papers.read(name)
+    assert len(paper.numbers) > 20
+    for number in paper.numbers:
+        assert 0 < number.value < 1
+        assert paper.deviations(number, resolve(full, runs[key(number)]).full) == [], number
+        assert len(paper.declared(number)) > 8
+    if paper.seeds is not None:
+        assert len(full.seeds) == paper.seeds
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "assignment", "expected"),
+    [
+        ("fedsdg", "fedsdg", "training.rounds=7", None),
+        ("fedsdg", "fedsdg", "models.vit-tiny.training.rounds=7", "training.rounds 7 (paper: 80)"),
+        ("fedsdg", "fedsdg", "models.vit-tiny.base=imagenet21k-then-1k", "base.tag augreg_in21k_ft_in1k (paper: augr"),
+        ("fedsdg", "fedsdg", "models.vit-tiny.base=null", "base.kind none (paper: pretrained)"),
+        ("fedsdg", "fedsdg", "methods.fedsdg.gate_init=0", "method.gate_init 0 (paper: -3)"),
+        ("fedsdg", "fedrep", "methods.fedrep.head_epochs=1", "method.head_epochs 1 (paper: 4)"),
+        ("fedsdg", "fedsdg", "partitions={p100-dirichlet-0.1: {clients: 20}}", "partition.clients 20 (paper: 100)"),
+        (
+            "fedsdg",
+            "ditto",
+            "partitions.p100-dirichlet-0.1.training.participation=0.5",
+            "training.participation 0.5 (p",
+        ),
+        ("flite", "flite", "methods.flite.dimension=32", "method.dimension 32 (paper: 64)"),
+        ("flite", "fedavg", "bases.central.data=public", None),
+        ("flite", "flite-int8", "channels.int8.bits=4", "channel.bits 4 (paper: 8)"),
+    ],
+)
+def test_departures_are_named(name, method, assignment, expected):
+    if assignment.startswith("bases"):  # a base on public data needs a data set that has some
+        assignments = [assignment, "datasets.cifar100.public={fraction: 0.5}"]
+        expected = "base.data public (paper: all)"
+    else:
+        assignments = [assignment]
+    changed = config.load([ROOT / "config.yaml"], assignments)
+    paper, runs = papers.read(name), asked(changed, name)
+    number = next(n for n in paper.numbers if n.method == method and n.dataset.startswith("cifar100"))
+    found = paper.deviations(number, resolve(changed, runs[key(number)]).full)
+    if expected is None:  # overridden by the model's own training
+        assert found == []
+    else:
+        assert any(text.startswith(expected) for text in found), found
+
+
+def test_equal_numbers_of_several_tables_are_one():
+    numbers = [number for number in papers.read("fedsdg").numbers if number.method == "fedsdg"]
+    (shown,) = [n for n in papers.merged(numbers) if n.dataset == "tiny-imagenet" and n.partition.endswith("-0.1")]
+    assert shown.table == "main, gate ablation, alignment ablation"
+    assert (shown.value, shown.std) == pytest.approx((0.8063, 0.0057))
+    flite = [n for n in papers.read("flite").numbers if (n.method, n.dataset) == ("flite", "cifar100")]
+    assert [n.value for n in papers.merged(flite)] == pytest.approx([0.7467, 0.7474, 0.7472, 0.7472]), "as they differ"
+
+
+def test_a_misspelt_paper_is_one_clear_line():
+    with pytest.raises(FedbenchError, match=r"communication\.paper: unknown paper 'flight'; did you mean 'flite'\?"):
+        config.load([SMOKE], ["experiments.communication.paper=flight"])
+
+
+def test_a_paper_without_a_number_for_any_cell_is_refused():
+    with pytest.raises(FedbenchError, match=r"experiments\.communication\.paper: 'flite' has no number for any of its"):
+        config.load([SMOKE], ["experiments.communication.paper=flite"])
+
+
+def test_tables_depend_on_the_papers_file(full, monkeypatch):
+    plan = Plan(full)
+    before = {name: plan.table_digest(name) for name in plan.experiments}
+    monkeypatch.setattr(papers, "digest", lambda name: "edited")
+    changed = {name for name in plan.experiments if plan.table_digest(name) != before[name]}
+    assert changed == {name for name, entry in full.experiments.items() if entry.paper}
