@@ -57,7 +57,7 @@ def test_the_full_config_runs_every_number_as_the_paper_says(full, name):
         (
             "fedsdg",
             "ditto",
-            "partitions.p100-dirichlet-0.1.training.participation=0.5",
+            "partitions={p100-dirichlet-0.1: {training: {participation: 0.5}}}",
             "training.participation 0.5 (p",
         ),
         ("flite", "flite", "methods.flite.dimension=32", "method.dimension 32 (paper: 64)"),

@@ -193,9 +193,9 @@ def test_the_full_benchmark_is_planned_without_torch(tmp_path):
 
 
 def test_published_numbers_are_tables_like_others_and_follow_the_runs(tmp_path):
-    jobs, runs = planned(tmp_path, "results/tables/published/negative-result.md", config=None)
+    jobs, _ = planned(tmp_path, "results/tables/published/negative-result.md", config=None)
     assert jobs["aggregate"] == 1
-    assert jobs["run"] == len(runs) == len(Plan(load([ROOT / "config.yaml"])).cells)
+    assert jobs["run"] == len(Plan(load([ROOT / "config.yaml"])).cells)
 
 
 @pytest.mark.parametrize("name", ["demo", "cifar100-cpu"])
