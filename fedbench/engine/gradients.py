@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class GradientSums:
-    """Sums of some leaves' gradients over the steps of one phase, per client.
+    """Sums of some scalars' gradients over the steps of one phase, per client.
 
     They stay on the device in float64 and are read once a round, so that following a few scalars costs a step nothing
     that can be measured.
 
     Parameters
     ----------
-    names : leaves to follow; with none, nothing is kept
+    names : leaves to follow, one number per client each; with none, nothing is kept
     clients : K
     """
 
@@ -31,7 +31,7 @@ class GradientSums:
         """Count one step of the leading clients, those that are still in `leaves`; gradients must be there."""
         if not self.names:
             return
-        found = torch.cat([leaves[name].grad.reshape(len(leaves[name]), -1) for name in self.names], dim=1).double()
+        found = torch.stack([leaves[name].grad for name in self.names], dim=1).double()
         if not self._sums:
             shape = (self.clients, found.shape[1])
             self._sums = {
@@ -45,12 +45,12 @@ class GradientSums:
         self._sums["squares"][:active].addcmul_(found, found)
 
     def tree(self) -> Tree:
-        """``steps`` [K], ``sum`` and ``squares`` [K, values]; {} where nothing was followed."""
+        """``steps`` [K], ``sum`` and ``squares`` [K, leaves]; {} where nothing was followed."""
         return self._sums
 
 
 def pooled_variance(sums: Tree) -> float:
-    """Variance of each value over all steps of all clients, averaged over the values.
+    """Variance of each gradient over all steps of all clients, averaged over the leaves.
 
     Parameters
     ----------

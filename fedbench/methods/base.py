@@ -96,7 +96,7 @@ class Method:
     additive = True
     """Whether `aggregate` just adds the mean message, so that a client can do it itself from that mean."""
     gate_leaves: tuple[str, ...] = ()
-    """Prefixes of private leaves that hold the logits of learned gates; their gradients are followed in training."""
+    """Prefixes of the private leaves that hold learned gates' logits, one number each; their gradients are followed."""
     context_images = 0
     """How many of its own training images a client looks at before it is evaluated with its own weights."""
 

@@ -188,6 +188,7 @@ def test_fairness(data):
     assert [len(line.get_xdata()) for line in clients] == [30, 30, 30, 30, 30, 30, 30, 20], "one run diverged"
     worst = next(line for line in axes.lines if line.get_label() == "_worst")
     assert worst.get_xdata() == pytest.approx([0.4])
+    assert axes.get_xlim()[0] < 0.4, "nobody is cut off"
 
 
 def test_fairness_leaves_out_held_out_clients(data):

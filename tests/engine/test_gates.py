@@ -10,18 +10,17 @@ from fedbench.engine.gradients import GradientSums, pooled_variance
 
 def test_sums_of_clients_that_leave_early():
     rng = np.random.default_rng(0)
-    drawn = {"gate.a": rng.normal(2.0, 1.0, (5, 3)), "gate.b": rng.normal(0.0, 0.1, (5, 3, 2))}
+    drawn = {"gate.a": rng.normal(2.0, 1.0, (5, 3)), "gate.b": rng.normal(0.0, 0.1, (5, 3))}
     steps = (5, 4, 2)
     sums = GradientSums(list(drawn), 3, torch.device("cpu"))
     for step in range(5):
         active = sum(step < own for own in steps)
         leaves = {}
         for name, values in drawn.items():
-            leaves[name] = torch.zeros(active, *values.shape[2:], dtype=torch.float64, requires_grad=True)
+            leaves[name] = torch.zeros(active, dtype=torch.float64, requires_grad=True)
             leaves[name].grad = torch.from_numpy(values[step, :active])
         sums.add(leaves)
-    every = [np.concatenate([drawn["gate.a"][:own, k] for k, own in enumerate(steps)])]
-    every += [np.concatenate([drawn["gate.b"][:own, k, i] for k, own in enumerate(steps)]) for i in range(2)]
+    every = [np.concatenate([values[:own, k] for k, own in enumerate(steps)]) for values in drawn.values()]
     assert pooled_variance(sums.tree()) == pytest.approx(np.mean([values.var() for values in every]))
     assert sums.tree()["steps"].tolist() == list(steps)
 

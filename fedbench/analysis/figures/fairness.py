@@ -57,6 +57,8 @@ def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> 
         _panel(axes, data, accuracies, styles)
         if place % columns and list(accuracies) == list(everything[place - 1]):  # the left panel names the same rows
             axes.set_yticklabels([])
+    worst = min((values[0] for accuracies in everything for values in accuracies.values()), default=0.0)
+    everywhere[0].set_xlim(worst - 0.03, 1.02)  # all panels share it
     for axes in everywhere[-columns:]:
         axes.set_xlabel("Client's own test accuracy, %")
     figure.legend(handles=_key(), loc="outside lower center", ncols=4, columnspacing=1.2)
@@ -121,7 +123,6 @@ def _panel(axes: Axes, data: ExperimentData, accuracies: dict[str, np.ndarray], 
     axes.set_ylim(len(accuracies) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
-    axes.set_xlim(right=1.02)
     percent_axis(axes.xaxis)
 
 
