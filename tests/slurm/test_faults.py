@@ -41,9 +41,9 @@ experiments:
     title: Only
     cells: [{dataset: digits, partition: even, model: mlp, method: [steady, cancelled, limited, broken]}]
 """
-# The first attempt of one method has a minute.
+# The first attempt of one method has a minute, which a busy machine may need to start; hence more than one retry.
 SITE = """
-retries: 1
+retries: 2
 set-resources:
   run:
     gpu: 1
