@@ -7,7 +7,7 @@ method has with FedSDG's own; each half is validated by its own class.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from fedbench.entries import (
     ChannelEntry,
     DatasetEntry,
     Experiment,
+    FigureEntry,
     File,
     Grid,
     MethodEntry,
@@ -48,6 +49,7 @@ KINDS: dict[str, tuple[type, str, Registry]] = {
     "channels": (ChannelEntry, "codec", CHANNELS),
     "methods": (MethodEntry, "method", METHODS),
 }
+FIGURE = (FigureEntry, "figure", FIGURES)
 
 
 @dataclass(frozen=True)
@@ -74,11 +76,26 @@ class Config:
             raise FedbenchError(f"{prefix}unknown {section.removesuffix('s')} {name!r}; {nearest(name, entries)}")
         return entries[name]
 
+    def figures(self, experiment: str) -> dict[str, Plugin]:
+        """The figures of an experiment by the names of their files; a name alone is a figure without options."""
+        found: dict[str, Plugin] = {}
+        for place, values in enumerate(self.experiments[experiment].figures):
+            path = f"experiments.{experiment}.figures.{place}"
+            values = {"figure": values} if isinstance(values, str) else values
+            figure = parse_plugin(*FIGURE, values, path)
+            name = figure.entry.name or figure.entry.figure
+            if found.setdefault(name, figure) != figure:
+                raise FedbenchError(f"{path}: a second figure named {name!r}; give it another `name`")
+        return found
+
 
 def parse_entry(section: str, name: str, values: Mapping[str, Any]) -> Plugin:
-    """Split one entry into common and plug-in keys and validate both halves."""
-    common, key, registry = KINDS[section]
-    path = f"{section}.{name}"
+    """Validate one entry of a section of plug-ins."""
+    return replace(parse_plugin(*KINDS[section], values, f"{section}.{name}"), name=name)
+
+
+def parse_plugin(common: type, key: str, registry: Registry, values: Mapping[str, Any], path: str) -> Plugin:
+    """Split an entry into common and plug-in keys and validate both halves; it is named after its plug-in."""
     if key not in values:
         raise FedbenchError(f"{path}.{key}: this key is required; {nearest('', registry)}")
     entry_registered = registry.find(values[key], f"{path}.{key}")
@@ -87,7 +104,7 @@ def parse_entry(section: str, name: str, values: Mapping[str, Any]) -> Plugin:
     entry = parse(common, {k: v for k, v in values.items() if k in shared}, path)
     plugin_options = parse(entry_registered.options, own, path, also_valid=tuple(shared))
     check_overrides(getattr(entry, "training", {}), f"{path}.training")
-    return Plugin(name, entry, plugin_options)
+    return Plugin(values[key], entry, plugin_options)
 
 
 def check_overrides(values: Mapping[str, Any], path: str) -> None:
@@ -159,8 +176,7 @@ def _check_references(config: Config) -> None:
             if experiment.reference not in compared:
                 hint = nearest(experiment.reference, compared)
                 raise FedbenchError(f"{path}.reference: {experiment.reference!r} is in none of its cells; {hint}")
-        for figure in experiment.figures:
-            FIGURES.find(figure, f"{path}.figures")
+        config.figures(name)
         if experiment.paper is not None:
             _check_paper(experiment, f"{path}.paper")
 

@@ -174,6 +174,15 @@ class Grid:
 
 
 @options
+class FigureEntry:
+    """Keys that every figure has."""
+
+    figure: str
+    name: Name | None = None
+    """Name of its files, where an experiment shows two figures of a kind; the figure's own where not given."""
+
+
+@options
 class Experiment:
     """A question, the cells that answer it, and how they are shown."""
 
@@ -187,7 +196,8 @@ class Experiment:
     metric: Literal["personal", "global"] = "personal"
     selection: Literal["last", "best", "tail"] = "last"
     """Headline: last round, best round by validation, or mean of the last 10 evaluated rounds."""
-    figures: list[str] = Field(default_factory=list)
+    figures: list[str | Overrides] = Field(default_factory=list)
+    """Names of figures, or `figure` with options: {figure: sweep, x: method.rank}."""
     paper: Name | None = None
     """Paper whose published numbers get a table beside this experiment's own, as `fedsdg` or `flite`."""
 

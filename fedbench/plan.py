@@ -122,7 +122,7 @@ class Plan:
     def figure_digest(self, experiment: str, figure: str) -> str:
         """Identity of how one of an experiment's figures is shown; a figure that it does not list is an error."""
         shown = self.experiment_digest(experiment)
-        listed = self.experiments[experiment].figures
+        listed = self.config.figures(experiment)
         if figure not in listed:
             raise FedbenchError(f"experiment {experiment!r} has no figure {figure!r}; {nearest(figure, listed)}")
         return shown

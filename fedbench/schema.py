@@ -6,9 +6,10 @@ option classes.
 
 from typing import Any
 
-from fedbench.config import KINDS
+from fedbench.config import FIGURE, KINDS
 from fedbench.entries import NAME, BaseEntry, File, Training
 from fedbench.options import adapter
+from fedbench.registry import FIGURES, Registry
 
 
 def schema() -> dict[str, Any]:
@@ -17,19 +18,25 @@ def schema() -> dict[str, Any]:
     top = _take(adapter(File).json_schema(), definitions)
     definitions["Training"] = {**_take(adapter(Training).json_schema(), definitions), "required": []}
     definitions["BaseEntry"] = _take(adapter(BaseEntry).json_schema(), definitions)
-    overrides = {"$ref": "#/$defs/Training"}
-    top["properties"]["training"] = overrides
+    top["properties"]["training"] = {"$ref": "#/$defs/Training"}
     top["properties"]["bases"] = _named({"$ref": "#/$defs/BaseEntry"})
-    for section, (common, key, registry) in KINDS.items():
-        shared = _take(adapter(common).json_schema(), definitions)
-        if "training" in shared["properties"]:
-            shared["properties"]["training"] = overrides
-        variants = []
-        for name in registry:
-            own = _take(adapter(registry[name].options).json_schema(), definitions)
-            variants.append(_joined(shared, own, key, name, registry[name].summary))
-        top["properties"][section] = _named({"oneOf": variants})
+    for section, kind in KINDS.items():
+        top["properties"][section] = _named({"oneOf": _variants(*kind, definitions)})
+    figures = definitions["Experiment"]["properties"]["figures"]
+    figures["items"] = {"oneOf": [{"enum": list(FIGURES)}, *_variants(*FIGURE, definitions)]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **top, "$defs": definitions}
+
+
+def _variants(common: type, key: str, registry: Registry, definitions: dict[str, Any]) -> list[dict[str, Any]]:
+    """What an entry may look like, for each plug-in of a registry."""
+    shared = _take(adapter(common).json_schema(), definitions)
+    if "training" in shared["properties"]:
+        shared["properties"]["training"] = {"$ref": "#/$defs/Training"}
+    found = []
+    for name in registry:
+        own = _take(adapter(registry[name].options).json_schema(), definitions)
+        found.append(_joined(shared, own, key, name, registry[name].summary))
+    return found
 
 
 def _take(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:

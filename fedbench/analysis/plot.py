@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 from fedbench.analysis.collect import ExperimentData, collect
-from fedbench.config import Config
+from fedbench.config import Config, Plugin
 from fedbench.errors import FedbenchError, nearest
 from fedbench.io import write_bytes
 from fedbench.registry import FIGURES
@@ -32,32 +32,31 @@ def plot(config: Config, paths: Paths, experiment: str | None = None, figure: st
     names = list(config.experiments) if experiment is None else [experiment]
     written = []
     for name in names:
-        wanted = [one for one in dict.fromkeys(config.experiments[name].figures) if figure in (None, one)]
+        wanted = {one: plugin for one, plugin in config.figures(name).items() if figure in (None, one)}
         if wanted:
             data = collect(config, paths, name).experiment(name)
-            written += [path for one in wanted for path in draw(data, one, paths)]
+            written += [path for one, plugin in wanted.items() for path in draw(data, one, plugin, paths)]
     if figure is not None and not written:
-        listed = dict.fromkeys(one for name in names for one in config.experiments[name].figures)
+        listed = dict.fromkeys(one for name in names for one in config.figures(name))
         where = f"experiment {experiment!r}" if experiment else f"config {config.name!r}"
         raise FedbenchError(f"{where} has no figure {figure!r}; {nearest(figure, listed)}")
     return written
 
 
-def draw(data: ExperimentData, figure: str, paths: Paths) -> list[Path]:
-    """Draw one registered figure and write it as PNG and PDF."""
+def draw(data: ExperimentData, name: str, figure: Plugin, paths: Paths) -> list[Path]:
+    """Draw one figure of an experiment and write it as PNG and PDF."""
     from matplotlib import rc_context
 
     from fedbench.analysis.figures._style import RC
 
-    entry = FIGURES.find(figure, f"experiments.{data.name}.figures")
-    drawn = entry.target(data, entry.options())
+    drawn = FIGURES[figure.entry.figure].target(data, figure.options)
     files = []
     for kind in ("png", "pdf"):
         buffer = io.BytesIO()
         with rc_context(RC):
             # Without dates, so that the same runs give the same files.
             drawn.savefig(buffer, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
-        files.append(figure_path(paths, data.name, figure, kind))
+        files.append(figure_path(paths, data.name, name, kind))
         write_bytes(files[-1], buffer.getvalue())
     return files
 

@@ -106,7 +106,8 @@ def _section(data: ExperimentData, paths: Paths) -> Section:
     experiment = data.experiment
     rows = build(data)
     findings = [text for task in data.tasks for text in _findings(data, task, rows)]
-    figures = [_figure(data, name, paths, findings) for name in dict.fromkeys(experiment.figures)]
+    drawn = data.config.figures(data.name)
+    figures = [_figure(data, name, figure.entry.figure, paths, findings) for name, figure in drawn.items()]
     return Section(
         data.name,
         experiment.title,
@@ -135,9 +136,9 @@ def _findings(data: ExperimentData, task, rows: pd.DataFrame) -> list[str]:
     return [f"{text}. Nothing beats, from cheap to dear: {', '.join(frontier.label)}."]
 
 
-def _figure(data: ExperimentData, name: str, paths: Paths, findings: list[str]) -> Picture:
+def _figure(data: ExperimentData, name: str, kind: str, paths: Paths, findings: list[str]) -> Picture:
     path = require_figure(paths, data.name, name)
-    summary = FIGURES[name].summary
+    summary = FIGURES[kind].summary
     pdf = figure_path(paths, data.name, name, "pdf")
     link = pdf.relative_to(paths.root).as_posix() if pdf.is_file() else None
     alt = f"Figure {name} of the experiment {data.experiment.title}: {summary} {' '.join(findings)}"

@@ -130,8 +130,8 @@ TABLES = [
 ]
 FIGURES = [
     f"{RESULTS}/figures/{name}/{figure}.{kind}"
-    for name, experiment in plan.experiments.items()
-    for figure in experiment.figures
+    for name in plan.experiments
+    for figure in plan.config.figures(name)
     for kind in ("png", "pdf")
 ]
 # Files that are made once; all others follow from the names of the runs.
