@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -130,14 +130,11 @@ class ExperimentData:
         """Methods that have runs, in the order of the experiment, with unambiguous labels."""
         return labels(self.config, "methods", dict.fromkeys(self.runs.method))
 
-    def title(self, task: Task) -> str:
-        """Labels of what distinguishes `task` from the experiment's other tasks (of everything if it is alone)."""
-        parts = []
-        for axis in TASK:
-            names = dict.fromkeys(getattr(other, axis) for other in self.tasks)
-            if len(names) > 1 or len(self.tasks) == 1:
-                parts.append(labels(self.config, SECTIONS[axis], names)[getattr(task, axis)])
-        return " · ".join(parts)
+    def title(self, task: Task, axes: Sequence[str] = TASK) -> str:
+        """Labels of what distinguishes `task` along `axes` from the other tasks (of everything if nothing does)."""
+        names = {axis: dict.fromkeys(getattr(other, axis) for other in self.tasks) for axis in axes}
+        shown = [axis for axis in axes if len(names[axis]) > 1] or axes
+        return " · ".join(labels(self.config, SECTIONS[axis], names[axis])[getattr(task, axis)] for axis in shown)
 
 
 @dataclass(frozen=True)

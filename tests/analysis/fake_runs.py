@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedbench.config import Config, Plugin, listed, parse_entry
-from fedbench.entries import Experiment, Grid, PartitionEntry
+from fedbench.config import Config, parse_entry
+from fedbench.entries import Experiment, Grid
 from fedbench.io import write_bytes, write_csv, write_json
-from fedbench.options import options
 from fedbench.randomness import stream
 from fedbench.spec import Paths, cells, resolve
 
@@ -57,11 +56,15 @@ DOMAIN_COLUMNS = [
     *("accuracy_personal", "accuracy_global", "accuracy_base", "accuracy_personal_best", "accuracy_personal_tail"),
 ]
 NEWCOMERS = 2  # held-out clients of a run that has any, besides its CLIENTS
-
-
-@options
-class NoOptions:
-    """Stands for a partition scheme's options, which the analysis never reads."""
+DIRICHLET = {"scheme": "dirichlet", "clients": CLIENTS, "alpha": 0.1}
+CHANNELS = {
+    "dense": {"codec": "dense"},
+    "fp16": {"codec": "dense", "dtype": "fp16"},
+    "int8": {"codec": "affine", "bits": 8},
+    "int4": {"codec": "affine", "bits": 4},
+    "int4-weights": {"codec": "affine", "bits": 4, "of": "weights"},
+    "int4-channel": {"codec": "affine", "bits": 4, "range": "channel"},
+}
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ class Recipe:
     """Held-out clients' accuracy less that of the others; none if nobody is held out."""
     domains: dict[str, float] = field(default_factory=dict)
     """Accuracy on each domain less the mean."""
+    values: int | None = None
+    """Numbers that travel, where they are not float32."""
 
 
 @dataclass(frozen=True)
@@ -113,16 +118,21 @@ RECIPES = {
 def make_world(
     recipes: dict[str, Recipe] | None = None,
     figures: tuple[str, ...] = (),
-    partitions: dict[str, str] | None = None,
+    partitions: dict[str, str | dict] | None = None,
+    models: dict[str, dict] | None = None,
     seeds: tuple[int, ...] = (0, 1, 2),
     root="results",
     **experiment,
 ) -> World:
-    """A config with one experiment, ``main``, over all recipes and partitions."""
+    """A config with one experiment, ``main``, over all recipes, partitions and models.
+
+    A partition is its label, or a whole entry where its scheme, clients or alpha matter.
+    """
     recipes = RECIPES if recipes is None else recipes
     partitions = partitions or {"dirichlet-0.1": "Dirichlet 0.1"}
     keys = {"title": "Main table", "question": "Which method is best?", "reference": "fa-lora", **experiment}
-    grid = Grid(dataset="digits", partition=list(partitions), model="vit", method=list(recipes))
+    models = models or {"vit": {"backbone": "small-vit", "label": "ViT"}}
+    grid = Grid(dataset="digits", partition=list(partitions), model=list(models), method=list(recipes))
     config = Config(
         name="fake",
         results=root,
@@ -130,12 +140,12 @@ def make_world(
         training={"rounds": ROUNDS},
         datasets={"digits": parse_entry("datasets", "digits", {"source": "digits", "label": "Digits"})},
         partitions={
-            name: Plugin(name, PartitionEntry(scheme="dirichlet", clients=CLIENTS, label=label), NoOptions())
-            for name, label in partitions.items()
+            name: parse_entry("partitions", name, DIRICHLET | ({"label": entry} if isinstance(entry, str) else entry))
+            for name, entry in partitions.items()
         },
-        models={"vit": parse_entry("models", "vit", {"backbone": "small-vit", "label": "ViT"})},
+        models={name: parse_entry("models", name, entry) for name, entry in models.items()},
         bases={},
-        channels={"dense": parse_entry("channels", "dense", {"codec": "dense"})},
+        channels={name: parse_entry("channels", name, entry) for name, entry in CHANNELS.items()},
         methods={name: parse_entry("methods", name, recipe.entry) for name, recipe in recipes.items()},
         experiments={"main": Experiment(cells=[grid], figures=list(figures), **keys)},
     )
@@ -171,12 +181,13 @@ def write_partition(folder: Path, seed: int) -> None:
 def write_run(world: World, cell, paths: Paths, noise: float = 0.0) -> None:
     """Write one run's folder."""
     recipe = world.recipes[cell.method]
-    place = listed(world.config.experiments["main"].seeds or list(world.config.seeds)).index(cell.seed)
+    place = world.config.seeds.index(cell.seed)
     shift = world.shift.get((cell.dataset, cell.partition, cell.model), 0.0)
     final = recipe.accuracy[place] + (shift if recipe.entry["method"] != "base" else 0.0)
     diverged = cell.seed in recipe.diverged
-    rounds = _rounds(recipe, final, diverged, noise, cell)
-    clients = _clients(final, recipe.newcomers)
+    count = world.config.partitions[cell.partition].entry.clients
+    rounds = _rounds(recipe, final, diverged, noise, cell, count)
+    clients = _clients(final, count, recipe.newcomers)
     folder = paths.run(cell)
     write_csv(folder / "rounds.csv", ROUND_COLUMNS, rounds)
     write_csv(folder / "clients.csv", CLIENT_COLUMNS, clients)
@@ -187,7 +198,7 @@ def write_run(world: World, cell, paths: Paths, noise: float = 0.0) -> None:
     write_json(folder / "summary.json", _summary(world, cell, recipe, rounds, clients, diverged))
 
 
-def _rounds(recipe: Recipe, final: float, diverged: bool, noise: float, cell) -> list[dict]:
+def _rounds(recipe: Recipe, final: float, diverged: bool, noise: float, cell, clients: int) -> list[dict]:
     trains = recipe.entry["method"] != "base"
     last = (ROUNDS // 2 if diverged else ROUNDS) if trains else 0
     draws = stream(cell.seed, "fake rounds", cell.path).normal(0, noise, ROUNDS + 1)
@@ -195,13 +206,13 @@ def _rounds(recipe: Recipe, final: float, diverged: bool, noise: float, cell) ->
     for number in range(last + 1):
         share = (1 - exp(-number / recipe.speed)) / (1 - exp(-ROUNDS / recipe.speed)) if trains else 1.0
         accuracy = BASE + (final - BASE) * share + (draws[number] if 0 < number < ROUNDS else 0)
-        sent = CLIENTS if number else 0
+        sent = clients if number else 0
         cumulative += sent * (recipe.up + recipe.down)
         bad = diverged and number == last
         rows.append(
             {
                 "round": number,
-                "cohort": CLIENTS if number else None,
+                "cohort": clients if number else None,
                 "train_loss": None if not number or bad else 2 * exp(-number / 6),
                 "lr": 0.001 if number else None,
                 "uplink_bytes": sent * recipe.up,
@@ -240,8 +251,8 @@ def _domains(final: float, offsets: dict[str, float]) -> list[dict]:
     ]
 
 
-def _clients(final: float, newcomers: float | None) -> list[dict]:
-    offsets = list((np.arange(CLIENTS) / (CLIENTS - 1) - 0.5) * SPREAD)
+def _clients(final: float, count: int, newcomers: float | None) -> list[dict]:
+    offsets = list((np.arange(count) / (count - 1) - 0.5) * SPREAD)
     offsets += [] if newcomers is None else [newcomers] * NEWCOMERS
     return [
         {
@@ -250,8 +261,8 @@ def _clients(final: float, newcomers: float | None) -> list[dict]:
             "n_train": 100,
             "n_val": 20,
             "n_test": 25,
-            "participations": 2 * (client < CLIENTS),
-            "held_out": int(client >= CLIENTS),
+            "participations": 2 * (client < count),
+            "held_out": int(client >= count),
             "accuracy_personal": final + offset,
             "accuracy_global": final + offset - 0.05,
             "accuracy_base": BASE,
@@ -310,7 +321,7 @@ def _summary(world: World, cell, recipe: Recipe, rounds: list[dict], clients: li
             "uplink_per_client_round": recipe.up,
             "downlink_per_client_round": recipe.down,
         },
-        "parameters": {"shared": recipe.up // 4, "private": 0, "total": 5_543_716},
+        "parameters": {"shared": recipe.values or recipe.up // 4, "private": 0, "total": 5_543_716},
         "diverged": diverged,
         "diverged_round": done if diverged else None,
         "chance_level": False,
@@ -325,7 +336,7 @@ def _summary(world: World, cell, recipe: Recipe, rounds: list[dict], clients: li
         "data_sha256": "0" * 64,
         "partition_sha256": "1" * 64,
         "classes": 10,
-        "clients": CLIENTS,
+        "clients": len(clients) - len(apart),
         "held_out_clients": len(apart),
         "rounds_done": done,
     }

@@ -11,7 +11,8 @@ from matplotlib.colors import to_hex
 from PIL import Image
 
 from fedbench.analysis.collect import collect
-from fedbench.analysis.figures._style import COLOURS, byte_ticks, method_styles
+from fedbench.analysis.figures._byte_axis import byte_ticks
+from fedbench.analysis.figures._style import COLOURS, method_styles
 from fedbench.analysis.figures.pareto import ParetoOptions
 from fedbench.analysis.figures.partitions import client_order
 from fedbench.analysis.plot import plot

@@ -7,11 +7,9 @@ deficiencies; markers and line styles repeat the distinction without colour.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from fedbench.analysis.text import human_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -146,28 +144,28 @@ def percent_axis(axis) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g}".replace("-", "−")))
 
 
-def byte_ticks(low: float, high: float) -> list[float]:
-    """At most six round numbers between `low` and `high`: powers of ten, or finer where those are too few."""
-    from math import ceil, floor, log10
-
-    powers = range(floor(log10(low)), ceil(log10(high)) + 1)
-    ticks: list[float] = []
-    for multiples in ((1,), (1, 2, 5), range(1, 10)):
-        every = [multiple * 10.0**power for power in powers for multiple in multiples]
-        ticks = [tick for tick in every if low <= tick <= high]
-        if len(ticks) > 1:
-            break
-    return ticks[:: max(1, ceil(len(ticks) / 6))]
+def panel_title(text: str, width: int = 46) -> str:
+    """A title over two lines where one would run into the next panel."""
+    parts = text.split(" · ")
+    if len(text) <= width or len(parts) == 1:
+        return text
+    first = max(1, sum(len(" · ".join(parts[:count])) <= width for count in range(1, len(parts))))
+    return " · ".join(parts[:first]) + "\n" + " · ".join(parts[first:])
 
 
-def bytes_scale(axis, ticks: list[float], names: dict[float, str] | None = None) -> None:
-    """Put `ticks` on an axis of bytes and label them in units; `names` labels single ticks otherwise."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+def method_rows(axes, labels: Sequence[str]) -> None:
+    """One row for each method, from the top, without lines between them."""
+    axes.set_yticks(range(len(labels)), labels)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
 
-    names = names or {}
-    axis.set_major_locator(FixedLocator([*names, *ticks]))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value) or human_bytes(value)))
+
+def side_by_side(heights: Sequence[float], limit: float = 9.0) -> tuple[int, float]:
+    """How many tasks (of these heights, inches) stand beside each other so that a figure does not get too long, and how
+    much wider than one they are together."""
+    return (2, 1.7) if len(heights) > 1 and sum(heights) > limit else (1, 1.0)
 
 
 def plain_log_scale(axes) -> None:

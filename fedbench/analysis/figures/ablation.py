@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.analysis.figures._style import (
@@ -10,9 +11,11 @@ from fedbench.analysis.figures._style import (
     MUTED,
     WIDTH,
     MethodStyle,
+    method_rows,
     method_styles,
     new_figure,
     percent_axis,
+    side_by_side,
     styled,
     tint,
 )
@@ -44,33 +47,47 @@ def draw(data: ExperimentData, options: AblationOptions = AblationOptions()) -> 
     tasks = data.tasks
     compared = table.difference_mean.notna().any()
     counts = [len(task.of(table)) for task in tasks]
-    height = 0.235 * sum(counts) + 0.62 * len(tasks) + 0.35
-    figure = new_figure(WIDTH if compared else 4.8, height)
+    abreast, wider = side_by_side([0.235 * count + 0.62 for count in counts])
+    kinds = 2 if compared else 1  # bars, and beside them differences
+    rows = [max(counts[first : first + abreast]) for first in range(0, len(tasks), abreast)]
+    figure = new_figure((WIDTH if compared else 4.8) * wider, 0.235 * sum(rows) + 0.62 * len(rows) + 0.35)
     grid = figure.subplots(
-        len(tasks),
-        2 if compared else 1,
+        len(rows),
+        kinds * abreast,
         squeeze=False,
-        sharex="col",
-        height_ratios=[count + 1.5 for count in counts],
-        width_ratios=[1.15, 1] if compared else [1],
+        height_ratios=[count + 1.5 for count in rows],
+        width_ratios=([1.15, 1] if compared else [1]) * abreast,
     )
     styles = method_styles(data.config)
-    for row, task in zip(grid, tasks, strict=True):
+    places = list(grid.reshape(-1, kinds))
+    for unused in [axes for place in places[len(tasks) :] for axes in place]:
+        unused.remove()
+    lowest = len(tasks) - abreast
+    for place, (row, task) in enumerate(zip(places, tasks, strict=False)):
         part = task.of(table).reset_index(drop=True)
         _bars(row[0], data, task, part, styles)
         if compared:
             _differences(row[1], data, part, styles)
-    grid[-1][0].set_xlabel(f"Accuracy, %\n({data.headline_short})")
-    percent_axis(grid[-1][0].xaxis)
-    if compared:
+        _axes_below(row, data, table, labelled=place >= lowest)
+    return figure
+
+
+def _axes_below(row: Sequence[Axes], data: ExperimentData, table: pd.DataFrame, labelled: bool) -> None:
+    """Scales that all tasks share, written out below the lowest."""
+    for axes in row:
+        percent_axis(axes.xaxis)
+        axes.tick_params(labelbottom=labelled)
+    if len(row) > 1:
+        _limit_differences(row[1], table)
+    if not labelled:
+        return
+    row[0].set_xlabel(f"Accuracy, %\n({data.headline_short})")
+    if len(row) > 1:
         tested = (
             "paired, 95 % interval, Holm-corrected p" if table.difference_p.notna().any() else "one seed: no interval"
         )
         label = data.methods.get(data.experiment.reference, data.experiment.reference)
-        grid[-1][1].set_xlabel(f"Difference to {label}, points\n({tested})")
-        percent_axis(grid[-1][1].xaxis)
-        _limit_differences(grid[-1][1], table)
-    return figure
+        row[1].set_xlabel(f"Difference to {label}, points\n({tested})")
 
 
 def _bars(axes: Axes, data: ExperimentData, task: Task, table: pd.DataFrame, styles: dict[str, MethodStyle]) -> None:
@@ -118,13 +135,9 @@ def _bars(axes: Axes, data: ExperimentData, task: Task, table: pd.DataFrame, sty
             fontsize=FONT - 1.5,
             color=MUTED,
         )
-    axes.set_yticks(range(len(table)), table.label)
-    axes.set_ylim(len(table) - 0.4, -0.6)
+    method_rows(axes, table.label)
     axes.set_xlim(0, 1.12)
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
-    axes.grid(axis="y", visible=False)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
     axes.set_title(data.title(task), pad=11)
 
 
@@ -161,10 +174,7 @@ def _differences(axes: Axes, data: ExperimentData, table: pd.DataFrame, styles: 
             fontsize=FONT - 1,
             color=INK if row.difference_p_holm < 0.05 else MUTED,
         )
-    axes.set_ylim(len(table) - 0.4, -0.6)
-    axes.set_yticks([])
-    axes.grid(axis="y", visible=False)
-    axes.spines["left"].set_visible(False)
+    method_rows(axes, [""] * len(table))
 
 
 def _annotation(row) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbench.analysis.figures._byte_axis import byte_ticks, bytes_scale
 from fedbench.analysis.figures._style import (
     MUTED,
     WIDTH,
     MethodStyle,
-    byte_ticks,
-    bytes_scale,
     method_styles,
     new_figure,
+    panel_title,
     percent_axis,
+    side_by_side,
     styled,
 )
 from fedbench.analysis.trajectory import mean_trajectory
@@ -40,11 +41,17 @@ def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOp
     from matplotlib.ticker import MaxNLocator
 
     tasks = data.tasks
-    figure = new_figure(WIDTH, 2.35 * len(tasks) + 0.6)
-    grid = figure.subplots(len(tasks), 2, squeeze=False, sharey="row")
+    abreast, wider = side_by_side([2.35] * len(tasks))
+    rows = -(-len(tasks) // abreast)
+    figure = new_figure(WIDTH * wider, 2.35 * rows + 0.6)
+    pairs = figure.subplots(rows, 2 * abreast, squeeze=False).reshape(-1, 2)
+    for unused in pairs[len(tasks) :].flat:
+        unused.remove()
     styles = method_styles(data.config)
     handles = {}
-    for (left, right), task in zip(grid, tasks, strict=True):
+    for place, ((left, right), task) in enumerate(zip(pairs, tasks, strict=False)):
+        right.sharey(left)
+        right.tick_params(labelleft=False)
         curves = mean_curves(data, task)
         if curves:
             _panel(left, data, curves, styles, "round")
@@ -55,15 +62,18 @@ def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOp
             )
         _diverged(left, right, data, task, styles)
         left.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-        left.set_title(data.title(task))
-        left.set_ylabel(f"Test accuracy, %\n({'personalised' if data.experiment.metric == 'personal' else 'global'})")
+        left.set_title(panel_title(data.title(task), width=60))
+        if place % abreast == 0:
+            metric = "personalised" if data.experiment.metric == "personal" else "global"
+            left.set_ylabel(f"Test accuracy, %\n({metric})")
+        if place >= len(tasks) - abreast:
+            left.set_xlabel("Round")
+            right.set_xlabel("Cumulative bytes up and down, all clients (log)")
         percent_axis(left.yaxis)
         for axes in (left, right):
             _base(axes, data, task)
         handles |= {handle.get_label(): handle for handle in left.lines if not handle.get_label().startswith("_")}
-    grid[-1][0].set_xlabel("Round")
-    grid[-1][1].set_xlabel("Cumulative bytes up and down, all clients (log)")
-    columns = min(4, len(handles)) if max(map(len, handles)) < 26 else 3
+    columns = min(4 * abreast, len(handles)) if max(map(len, handles)) < 26 else 3 * abreast
     figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
 

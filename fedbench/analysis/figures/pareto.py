@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from fedbench.analysis.figures._byte_axis import ByteAxis, byte_axis, byte_ticks, bytes_scale
 from fedbench.analysis.figures._labels import label_points
+from fedbench.analysis.figures._panels import Panel, panels
 from fedbench.analysis.figures._style import (
-    FAINT,
     FONT,
     INK,
     MUTED,
-    byte_ticks,
-    bytes_scale,
+    WIDTH,
     facet_size,
     facets,
     method_styles,
     new_figure,
+    panel_title,
     percent_axis,
     remark,
     styled,
@@ -30,9 +32,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData
 
 DOMINATED = "#A8A8A8"
+NAMED = 10  # points in a panel up to which each has its name beside it; beyond, dominated ones have numbers
+FILLS = ("full", "none", "left", "top")  # of the markers, one for each model
 
 
 @options
@@ -45,9 +49,10 @@ class ParetoOptions:
 
 @dataclass(frozen=True)
 class Point:
-    """One method on one task, over the seeds that did not diverge."""
+    """One method on one model, over the seeds that did not diverge."""
 
     method: str
+    model: str
     bytes: Estimate
     accuracy: Estimate
     diverged: int
@@ -56,36 +61,42 @@ class Point:
 @FIGURES.register("pareto", ParetoOptions)
 @styled
 def draw(data: ExperimentData, options: ParetoOptions = ParetoOptions()) -> Figure:  # noqa: B008 (frozen)
-    """Accuracy against cumulative bytes (log axis), frontier marked, zero-byte methods on a strip of their own."""
-    figure = new_figure(*facet_size(len(data.tasks), columns=2, height=3.0))
-    axes = facets(figure, len(data.tasks), columns=2)
-    measured = [(task, _points(data, task, options)) for task in data.tasks]
-    for place, ((task, points), facet) in enumerate(zip(measured, axes, strict=True)):
-        _facet(facet, data, task, points, options)
-        facet.set_ylabel("Accuracy, %" if place % 2 == 0 else "")
-    figure.legend(
-        handles=_key(measured), loc="outside lower center", ncols=3 if len(axes) == 1 else 5, columnspacing=1.5
-    )
-    for (_, points), facet in zip(measured, axes, strict=True):
-        if points:
-            _write_labels(facet, data, points)
+    """Accuracy against cumulative bytes (log axis) by data set and partition, with the frontier over all models."""
+    shown = panels(data, together=["model"])
+    points = [_points(data, panel, options) for panel in shown]
+    columns = 2 if len(shown) <= 6 else 3
+    width, height = facet_size(len(shown), columns, height=3.0)
+    figure = new_figure(width * columns / 2 if width == WIDTH else width, height)
+    axes = facets(figure, len(shown), columns)
+    drawn = [_facet(axes, data, *rest, options) for axes, *rest in zip(axes, shown, points, strict=True)]
+    for facet in axes[::columns]:
+        facet.set_ylabel("Accuracy, %")
+    crowded = any(len(some) > NAMED for some in points)
+    numbers = {method: str(place) for place, method in enumerate(data.methods, 1)} if crowded else {}
+    key = _key(data, points)
+    if numbers:
+        figure.legend(handles=_numbered(data, numbers), loc="outside lower center", ncols=4, columnspacing=1.5)
+    where = "outside upper center" if numbers else "outside lower center"
+    figure.legend(handles=key, loc=where, ncols=3 if len(axes) == 1 or len(key) > 5 else 5, columnspacing=1.5)
+    for facet, some, axis in zip(axes, points, drawn, strict=True):
+        if axis is not None:
+            _write_labels(facet, data, some, axis, numbers)
     return figure
 
 
-def _points(data: ExperimentData, task: Task, options: ParetoOptions) -> list[Point]:
-    runs = task.of(data.runs)
+def _points(data: ExperimentData, panel: Panel, options: ParetoOptions) -> list[Point]:
     column = "bytes_per_client" if options.axis == "per-client" else "bytes_total"
     points = []
-    for method in dict.fromkeys(runs.method):
-        every = runs[runs.method == method]
+    for (model, method), every in panel.runs.groupby(["model", "method"], sort=False):
         sound = every[~every.diverged.astype(bool)]
-        points.append(Point(method, estimate(sound[column]), estimate(sound[data.headline]), int(every.diverged.sum())))
+        values = estimate(sound[column]), estimate(sound[data.headline])
+        points.append(Point(method, model, *values, diverged=int(every.diverged.sum())))
     shown = [point for point in points if point.accuracy.n]
     if not any(point.bytes.mean > 0 for point in shown):
-        if runs.diverged.any():
+        if panel.runs.diverged.any():
             return []  # a result, if a sad one
         raise FedbenchError(
-            f"experiment {data.name!r}, figure pareto: on {data.title(task)} no finished run sends bytes; "
+            f"experiment {data.name!r}, figure pareto: on {panel.title} no finished run sends bytes; "
             "add a method that communicates, or remove the figure"
         )
     return shown
@@ -97,66 +108,62 @@ def on_frontier(points: list[Point]) -> list[bool]:
     return list(pareto_frontier([point.bytes.mean for point in points], accuracy))
 
 
-def _facet(axes: Axes, data: ExperimentData, task: Task, points: list[Point], options: ParetoOptions) -> None:
+def _facet(
+    axes: Axes, data: ExperimentData, panel: Panel, points: list[Point], options: ParetoOptions
+) -> ByteAxis | None:
+    """Draw one panel; its axis of bytes, or None if there is nothing to draw."""
+    axes.set_title(panel_title(panel.title))
     if not points:
-        axes.set_title(data.title(task))
         remark(axes, "every run that sends bytes diverged")
-        return
-    styles = method_styles(data.config)
-    positive = [point.bytes.mean for point in points if point.bytes.mean > 0]
-    free = any(point.bytes.mean == 0 for point in points)
-    low = min(positive) / 10**0.5
-    high = max(positive) * (max(positive) / low) ** 0.2  # room for the labels of the dearest methods
-    # Zero has no logarithm: it gets a strip left of the smallest message, behind a break in the axis.
-    left = low / (high / low) ** 0.16 if free else low
-    zero = (left * low) ** 0.5
-    axes.set_xscale("log")
-    axes.set_xlim(left, high)
-    bytes_scale(axes.xaxis, byte_ticks(low, high), {zero: "0"} if free else None)
-    if free:
-        _strip(axes, left, low, high)
-    at = {point.method: point.bytes.mean or zero for point in points}
+        return None
+    axis = byte_axis(axes, [point.bytes.mean for point in points])
     frontier = on_frontier(points)
     members = sorted(
-        ((at[p.method], p.accuracy.mean) for p, member in zip(points, frontier, strict=True) if member),
-        key=lambda xy: xy[0],
+        (point.bytes.mean or axis.zero, point.accuracy.mean)
+        for point, member in zip(points, frontier, strict=True)
+        if member
     )
     if members:
-        x, y = zip(*[*members, (high, members[-1][1])], strict=True)
+        x, y = zip(*[*members, (axis.high, members[-1][1])], strict=True)
         axes.step(x, y, where="post", color=INK, linewidth=1.1, zorder=2, label="Pareto frontier")
         axes.fill_between(x, y, -1, step="post", color=INK, alpha=0.035, linewidth=0, zorder=0)
+    fills = _fills(points)
     for point, member in zip(points, frontier, strict=True):
-        style = styles[point.method]
-        colour = style.colour if member else DOMINATED
-        axes.errorbar(
-            at[point.method],
-            point.accuracy.mean,
-            yerr=None if point.accuracy.n < 2 else point.accuracy.std,
-            xerr=None if point.bytes.n < 2 or not point.bytes.std else point.bytes.std,
-            marker="x" if point.diverged else style.marker,
-            markersize=6.5 if member else 5.0,
-            color=colour,
-            markeredgecolor=colour if point.diverged else "white",
-            markeredgewidth=1.4 if point.diverged else 0.6,
-            elinewidth=0.9,
-            capsize=2.0,
-            capthick=0.9,
-            linestyle="none",
-            zorder=4 if member else 3,
-            label=data.methods[point.method],
-        )
+        _point(axes, data, point, member, fills[point.model], axis)
     _limits(axes, points)
-    _scales(axes, data, task, options, low, high)
+    _scales(axes, panel, options, axis)
+    return axis
 
 
-def _strip(axes: Axes, left: float, right: float, high: float) -> None:
-    """Shade the strip of methods that send nothing and break the axis beside it."""
-    from math import log
+def _point(axes: Axes, data: ExperimentData, point: Point, member: bool, fill: str, axis: ByteAxis) -> None:
+    style = method_styles(data.config)[point.method]
+    colour = style.colour if member else DOMINATED
+    outlined = point.diverged or fill != "full"
+    axes.errorbar(
+        point.bytes.mean or axis.zero,
+        point.accuracy.mean,
+        yerr=None if point.accuracy.n < 2 else point.accuracy.std,
+        xerr=None if point.bytes.n < 2 or not point.bytes.std else point.bytes.std,
+        marker="x" if point.diverged else style.marker,
+        markersize=6.5 if member else 5.0,
+        fillstyle=fill,
+        color=colour,
+        markerfacecoloralt="white",
+        markeredgecolor=colour if outlined else "white",
+        markeredgewidth=1.4 if point.diverged else 1.0 if outlined else 0.6,
+        elinewidth=0.9,
+        capsize=2.0,
+        capthick=0.9,
+        linestyle="none",
+        zorder=4 if member else 3,
+        label=data.methods[point.method],
+    )
 
-    axes.axvspan(left, right, color=FAINT, alpha=0.55, linewidth=0, zorder=0)
-    edge = log(right / left) / log(high / left)
-    marks = {"marker": [(-1, -2), (1, 2)], "markersize": 6, "linestyle": "none", "color": MUTED, "clip_on": False}
-    axes.plot([edge - 0.008, edge + 0.008], [0, 0], transform=axes.transAxes, label="_break", zorder=5, **marks)
+
+def _fills(points: list[Point]) -> dict[str, str]:
+    """How a panel's models fill their markers."""
+    models = dict.fromkeys(point.model for point in points)
+    return {model: FILLS[min(place, len(FILLS) - 1)] for place, model in enumerate(models)}
 
 
 def _limits(axes: Axes, points: list[Point]) -> None:
@@ -168,50 +175,74 @@ def _limits(axes: Axes, points: list[Point]) -> None:
     percent_axis(axes.yaxis)
 
 
-def _scales(axes: Axes, data: ExperimentData, task: Task, options: ParetoOptions, low: float, high: float) -> None:
-    axes.set_title(data.title(task))
+def _scales(axes: Axes, panel: Panel, options: ParetoOptions, axis: ByteAxis) -> None:
     who = "per client" if options.axis == "per-client" else "all clients"
     axes.set_xlabel(f"Bytes up and down over the run, {who}")
     if options.axis != "both":
         return
-    clients = float(task.of(data.runs).clients.iloc[0])
+    clients = float(panel.runs.clients.iloc[0])
     top = axes.secondary_xaxis("top", functions=(lambda x: x / clients, lambda x: x * clients))
-    bytes_scale(top.xaxis, byte_ticks(low / clients, high / clients))
+    bytes_scale(top.xaxis, byte_ticks(axis.low / clients, axis.high / clients))
     top.spines["top"].set_visible(True)
     top.tick_params(labelsize=FONT - 1, labelcolor=MUTED)
     top.set_xlabel(f"per client (of {clients:.0f})", fontsize=FONT - 1, color=MUTED, labelpad=3)
 
 
-def _key(measured: list[tuple[Task, list[Point]]]) -> list:
+def _key(data: ExperimentData, drawn: Sequence[list[Point]]) -> list:
     """Legend of what is said by line, fill and shape; methods are labelled where they stand."""
     from matplotlib.lines import Line2D
 
-    dot = {"linestyle": "none", "marker": "o", "markeredgecolor": "white", "markeredgewidth": 0.6}
+    from fedbench.analysis.collect import labels
+
+    dot = {"linestyle": "none", "marker": "o", "markeredgewidth": 0.6}
     handles = [
         Line2D([], [], color=INK, linewidth=1.1, label="Pareto frontier"),
-        Line2D([], [], color=INK, markersize=6.5, label="not dominated", **dot),
-        Line2D([], [], color=DOMINATED, markersize=5.0, label="dominated", **dot),
+        Line2D([], [], color=INK, markersize=6.5, markeredgecolor="white", label="not dominated", **dot),
+        Line2D([], [], color=DOMINATED, markersize=5.0, markeredgecolor="white", label="dominated", **dot),
     ]
-    points = [point for _, some in measured for point in some]
+    points = [point for some in drawn for point in some]
     if any(point.diverged for point in points):
         label = "some seeds diverged"
         handles.append(Line2D([], [], color=DOMINATED, marker="x", markeredgewidth=1.4, linestyle="none", label=label))
     if any(point.accuracy.n > 1 for point in points):
         handles.append(Line2D([], [], color=MUTED, marker="|", linewidth=0.9, label="±1 sample std over seeds"))
+    filled: dict[str, list[str]] = {}
+    for model, fill in dict.fromkeys(pair for some in drawn for pair in _fills(some).items()):
+        filled.setdefault(fill, []).append(labels(data.config, "models", dict.fromkeys(data.runs.model))[model])
+    if len(filled) > 1:
+        for fill, names in filled.items():
+            look = {"fillstyle": fill, "markerfacecoloralt": "white", "markeredgecolor": MUTED}
+            handles.append(Line2D([], [], color=MUTED, label=", ".join(names), **dot, **look))
     return handles
 
 
-def _write_labels(axes: Axes, data: ExperimentData, points: list[Point]) -> None:
+def _numbered(data: ExperimentData, numbers: dict[str, str]) -> list:
+    """Legend of the numbers that stand for methods."""
+    from matplotlib.lines import Line2D
+
+    styles = method_styles(data.config)
+    return [
+        Line2D(
+            [], [], linestyle="none", marker=styles[method].marker, color=styles[method].colour,
+            label=f"{number}  {data.methods[method]}",
+        )
+        for method, number in numbers.items()
+    ]  # fmt: skip
+
+
+def _write_labels(
+    axes: Axes, data: ExperimentData, points: list[Point], axis: ByteAxis, numbers: dict[str, str]
+) -> None:
     styles = method_styles(data.config)
     members = on_frontier(points)
-    drawn = {container.get_label(): container.lines[0] for container in axes.containers}
     order = sorted(range(len(points)), key=lambda i: not members[i])  # the frontier chooses its places first
     spots, texts, colours = [], [], []
     for i in order:
-        line = drawn[data.methods[points[i].method]]
-        spots.append((float(line.get_xdata()[0]), float(line.get_ydata()[0])))
-        texts.append(data.methods[points[i].method])
-        colours.append(styles[points[i].method].colour if members[i] else "#7A7A7A")
+        point = points[i]
+        spots.append((point.bytes.mean or axis.zero, point.accuracy.mean))
+        name = data.methods[point.method]
+        texts.append(name if members[i] else numbers.get(point.method, name))
+        colours.append(styles[point.method].colour if members[i] else "#7A7A7A")
     label_points(axes, spots, texts, colours, _obstacles(axes, spots, points, order), FONT - 1)
 
 
