@@ -10,6 +10,8 @@ import pandas as pd
 from fedbench.analysis.collect import ExperimentData
 from fedbench.analysis.text import human_bytes, percent, signed
 
+WIDE = 9  # columns from which on a table does not fit a page at its own size
+
 LATEX = {
     "\\": r"\textbackslash{}",
     "&": r"\&",
@@ -79,7 +81,10 @@ def lay_out(data: ExperimentData, rows: pd.DataFrame) -> Layout:
         f"Δ to {data.methods.get(reference, reference)}": lambda row: _difference(row, reference),
         "p (Holm)": lambda row: "" if pd.isna(row.difference_p_holm) else _p(row.difference_p_holm),
         "Up / client / round": lambda row: human_bytes(row.bytes_uplink_per_client_round),
+        "Down / client / round": lambda row: human_bytes(row.bytes_downlink_per_client_round),
         "Per client": lambda row: human_bytes(row.bytes_per_client),
+        "Up": lambda row: human_bytes(row.bytes_uplink),
+        "Down": lambda row: human_bytes(row.bytes_downlink),
         "Total": lambda row: human_bytes(row.bytes_total),
         "To target": _to_target,
         "Frontier": lambda row: "•" if row.frontier else "",
@@ -125,8 +130,10 @@ def notes(data: ExperimentData, rows: pd.DataFrame) -> list[str]:
             f"accuracy over seeds is within one point of {label}'s headline (–: never)."
         )
     found.append(
-        "Bytes: both directions over the whole run, without one-time bytes; per client is the total over the number "
-        "of clients. Frontier (•): no other row has at least the accuracy for at most the total bytes."
+        "Bytes, without one-time bytes: per round, what a client of the cohort sends (up) and receives (down); over "
+        "the whole run, up, down and their total for all clients together, and per client the total over their number. "
+        "Frontier (•): no other row of the same data set, partition and model has at least the accuracy for at most "
+        "the total bytes."
     )
     if rows.held_out_mean.notna().any():
         found.append("Newcomers: personalised accuracy of clients held out of training; no other column counts them.")
@@ -203,13 +210,15 @@ def escape_latex(text: str) -> str:
 
 
 def to_latex(table: Layout, name: str) -> str:
-    """A booktabs table environment, ready for \\input."""
+    """A booktabs table environment, ready for \\input; graphicx shrinks tables of many columns to the text's width."""
     width = len(table.columns)
+    wide = width > WIDE
     lines = [
         r"\begin{table}[t]",
         r"\centering\small",
         rf"\caption{{{escape_latex(table.caption)}}}",
         rf"\label{{tab:{name}}}",
+        *([r"\resizebox{\textwidth}{!}{%"] if wide else []),
         rf"\begin{{tabular}}{{l{'r' * (width - 1)}}}",
         r"\toprule",
         " & ".join(map(escape_latex, table.columns)) + r" \\",
@@ -222,4 +231,4 @@ def to_latex(table: Layout, name: str) -> str:
             texts = [rf"\textbf{{{escape_latex(cell.text)}}}" if cell.bold else escape_latex(cell.text) for cell in row]
             lines.append(" & ".join(texts) + r" \\")
     notes = r"\par\smallskip\footnotesize " + escape_latex(" ".join(table.notes))
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", notes, r"\end{table}"]) + "\n"
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}" + ("}" if wide else ""), notes, r"\end{table}"]) + "\n"

@@ -31,7 +31,8 @@ COLUMNS = [
     *("base_personal", "base_global"),
     *(f"gain_over_base_{s}_{metric}" for s in SELECTIONS for metric in ACCURACIES),
     *(f"gain_over_local_{s}_personal" for s in SELECTIONS),
-    *("bytes_one_time", "bytes_uplink", "bytes_downlink", "bytes_total", "bytes_per_client"),
+    *("bytes_one_time", "bytes_uplink", "bytes_downlink", "bytes_total"),
+    *("bytes_uplink_per_client", "bytes_downlink_per_client", "bytes_per_client"),
     *("bytes_uplink_per_client_round", "bytes_downlink_per_client_round"),
     *("parameters_shared", "parameters_private", "parameters_total"),
     *("diverged", "diverged_round", "chance_level"),
@@ -43,8 +44,8 @@ COLUMNS = [
 def flatten(summary: Mapping[str, Any], cell: Cell, config: Config, path: Path) -> dict[str, Any]:
     """Flatten a run's summary.
 
-    ``bytes_total`` sums both directions over all rounds and clients; ``bytes_per_client`` is that divided by the
-    number of clients, whether or not they were sampled. One-time bytes (the base model) are in neither.
+    ``bytes_total`` sums both directions over all rounds and clients; the columns per client are such sums divided by
+    the number of clients, whether or not they were sampled. One-time bytes (the base model) are in neither.
 
     Raises
     ------
@@ -97,6 +98,8 @@ def _bytes(summary: Mapping[str, Any]) -> dict[str, float]:
         "bytes_uplink": sizes["uplink_total"],
         "bytes_downlink": sizes["downlink_total"],
         "bytes_total": sizes["cumulative_total"],
+        "bytes_uplink_per_client": sizes["uplink_total"] / summary["clients"],
+        "bytes_downlink_per_client": sizes["downlink_total"] / summary["clients"],
         "bytes_per_client": sizes["cumulative_total"] / summary["clients"],
         "bytes_uplink_per_client_round": sizes["uplink_per_client_round"],
         "bytes_downlink_per_client_round": sizes["downlink_per_client_round"],

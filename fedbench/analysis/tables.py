@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedbench.analysis import published
+from fedbench.analysis.budget import BUDGET, within_budget
 from fedbench.analysis.collect import Collection, ExperimentData, Task, collect
 from fedbench.analysis.layout import Layout, lay_out, to_latex, to_markdown
 from fedbench.analysis.statistics import (
@@ -35,6 +36,8 @@ AVERAGED = {
     "bytes_uplink": "bytes_uplink",
     "bytes_downlink": "bytes_downlink",
     "bytes_total": "bytes_total",
+    "bytes_uplink_per_client": "bytes_uplink_per_client",
+    "bytes_downlink_per_client": "bytes_downlink_per_client",
     "bytes_per_client": "bytes_per_client",
     "bytes_one_time": "bytes_one_time",
     "bytes_uplink_per_client_round": "bytes_uplink_per_client_round",
@@ -87,24 +90,27 @@ def _write(stem: Path, rows: pd.DataFrame, shown: Layout, name: str) -> list[Pat
     return files
 
 
-def build(data: ExperimentData) -> pd.DataFrame:
+def build(data: ExperimentData, target: float | None = None) -> pd.DataFrame:
     """One row per (task, method) with everything that is said about it.
+
+    `target` is the accuracy whose cost is looked up; without one it is the reference's, within `TARGET_MARGIN`.
 
     Runs that diverged (a loss that is not a number) are counted in `diverged` and left out of every mean, so
     `n` counts the others; a method with a diverged run is not on the frontier. Bytes are means over seeds of
     whole runs, both directions, without one-time bytes. Holm's family is the whole experiment.
     """
-    rows = [row for task in data.tasks for row in _task_rows(data, task)]
+    rows = [row for task in data.tasks for row in _task_rows(data, task, target)]
     table = pd.DataFrame(rows)
     table["difference_p_holm"] = holm(table["difference_p"])
     return table
 
 
-def _task_rows(data: ExperimentData, task: Task) -> list[dict[str, Any]]:
+def _task_rows(data: ExperimentData, task: Task, target: float | None) -> list[dict[str, Any]]:
     runs = task.of(data.runs)
     rounds = task.of(data.rounds)
     reference = _sound(runs, data.experiment.reference)
-    target = estimate(reference[data.headline]).mean - TARGET_MARGIN
+    if target is None:
+        target = estimate(reference[data.headline]).mean - TARGET_MARGIN
     rows = []
     for method in dict.fromkeys(runs.method):
         every, sound = runs[runs.method == method], _sound(runs, method)
@@ -129,6 +135,7 @@ def _task_rows(data: ExperimentData, task: Task) -> list[dict[str, Any]]:
         row |= {name: float(every[column].astype(float).mean()) for name, column in AVERAGED.items()}
         followed = rounds[(rounds.method == method) & rounds.seed.isin(sound.seed)]
         row |= _target(followed, data.accuracy_by_round, target)
+        row |= _budget(followed, data.accuracy_by_round)
         rows.append(row)
     _mark_frontier(rows, float(runs[data.base_accuracy].astype(float).mean()))
     return rows
@@ -158,6 +165,13 @@ def _target(rounds: pd.DataFrame, column: str, target: float) -> dict[str, float
     course = mean_trajectory(rounds, column)
     reached = cost_to_target(course["round"].array, course["bytes"].array, course["mean"].array, target)
     return {"target_accuracy": target, "rounds_to_target": reached[0], "bytes_to_target": reached[1]}
+
+
+def _budget(rounds: pd.DataFrame, column: str) -> dict[str, float]:
+    """What was reached at equal cost."""
+    spent = within_budget(rounds, column, BUDGET)
+    at_budget = {name: getattr(spent.accuracy, name) for name in ("n", "mean", "std", "low", "high")}
+    return {"budget_bytes": BUDGET, **{f"accuracy_at_budget_{name}": value for name, value in at_budget.items()}}
 
 
 def _mark_frontier(rows: list[dict[str, Any]], base: float) -> None:

@@ -140,7 +140,7 @@ def make_world(
         training={"rounds": ROUNDS},
         datasets={"digits": parse_entry("datasets", "digits", {"source": "digits", "label": "Digits"})},
         partitions={
-            name: parse_entry("partitions", name, DIRICHLET | ({"label": entry} if isinstance(entry, str) else entry))
+            name: parse_entry("partitions", name, DIRICHLET | {"label": entry} if isinstance(entry, str) else entry)
             for name, entry in partitions.items()
         },
         models={name: parse_entry("models", name, entry) for name, entry in models.items()},

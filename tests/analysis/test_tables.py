@@ -42,6 +42,10 @@ def test_summary_has_one_row_per_run(results, tmp_path):
     assert row.bytes_uplink == row.bytes_downlink == row.bytes_total / 2
     assert row.bytes_one_time == 21_000_000
     assert row.method_label == "FedSDG"
+    row = summary[(summary.method == "fedavg-top-1") & (summary.seed == 1)].iloc[0]
+    assert (row.bytes_uplink_per_client_round, row.bytes_downlink_per_client_round) == (443_498, 22_174_864)
+    assert (row.bytes_uplink_per_client, row.bytes_downlink_per_client) == (443_498 * ROUNDS, 22_174_864 * ROUNDS)
+    assert row.bytes_per_client == row.bytes_uplink_per_client + row.bytes_downlink_per_client
 
 
 def test_means_and_intervals(table):
@@ -236,6 +240,28 @@ def test_experiments_share_runs(fresh):
     assert not any(column.startswith(("Δ", "p (")) for column in shown.columns)
 
 
+def test_directions_have_columns_of_their_own(results):
+    world, paths = results
+    data = collect(world.config, paths).experiment("main")
+    shown = lay_out(data, build(data))
+    row = next(row for row in shown.groups[0].rows if row[0].text == "FedAvg & top_1%")
+    texts = dict(zip(shown.columns, (cell.text for cell in row), strict=True))
+    assert texts["Up / client / round"] == "443 kB"
+    assert texts["Down / client / round"] == "22.2 MB"
+    assert (texts["Up"], texts["Down"], texts["Total"]) == ("88.7 MB", "4.43 GB", "4.52 GB")
+    assert texts["Per client"] == "452 MB"
+
+
+def test_gain_over_base_stands_in_every_table(fresh):
+    """Also where the untouched base is no method of the experiment, and for either metric."""
+    recipes = {name: RECIPES[name] for name in ("fa-lora", "fedsdg")}
+    world, paths = fresh(recipes=recipes, reference=None, metric="global")
+    data = collect(world.config, paths).experiment("main")
+    shown = lay_out(data, build(data))
+    place = shown.columns.index("Gain over base")
+    assert [row[place].text for row in shown.groups[0].rows] == ["+22.0", "+28.0"]
+
+
 def test_tasks_become_groups(fresh):
     world, paths = fresh(partitions={"dirichlet-0.1": "Dirichlet 0.1", "iid": "IID"})
     data = collect(world.config, paths).experiment("main")
@@ -259,6 +285,7 @@ def test_latex_is_escaped(results):
     aggregate(world.config, paths)
     text = (paths.root / "tables" / "main.tex").read_text()
     assert r"FedAvg \& top\_1\%" in text
+    assert text.count(r"\resizebox{\textwidth}") == text.count(r"\end{tabular}}") == 1  # too wide for a page
     assert text.isascii()
     rows = [line for line in text.splitlines() if line.endswith(r"\\") and "multicolumn" not in line]
     assert len({line.replace(r"\&", "").count("&") for line in rows}) == 1

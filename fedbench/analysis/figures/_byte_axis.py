@@ -23,7 +23,7 @@ class ByteAxis:
     zero: float
 
 
-def byte_axis(axes: Axes, sent: Sequence[float], room: float = 0.2) -> ByteAxis:
+def byte_axis(axes: Axes, sent: Sequence[float], room: float = 0.2, most: int = 6) -> ByteAxis:
     """Make the x axis logarithmic over the positive numbers of `sent`.
 
     Zero has no logarithm: it gets a strip left of the smallest message, behind a break in the axis.
@@ -32,6 +32,7 @@ def byte_axis(axes: Axes, sent: Sequence[float], room: float = 0.2) -> ByteAxis:
     ----------
     sent : bytes, some of them above zero
     room : share of the axis' length that is left free at its right end
+    most : number of ticks that there is room for
     """
     positive = [value for value in sent if value > 0]
     low = min(positive) / 10**0.5
@@ -41,14 +42,14 @@ def byte_axis(axes: Axes, sent: Sequence[float], room: float = 0.2) -> ByteAxis:
     axis = ByteAxis(low, high, (left * low) ** 0.5)
     axes.set_xscale("log")
     axes.set_xlim(left, high)
-    bytes_scale(axes.xaxis, byte_ticks(low, high), {axis.zero: "0"} if free else None)
+    bytes_scale(axes.xaxis, byte_ticks(low, high, most), {axis.zero: "0"} if free else None)
     if free:
         _strip(axes, left, axis)
     return axis
 
 
-def byte_ticks(low: float, high: float) -> list[float]:
-    """At most six round numbers between `low` and `high`: powers of ten, or finer where those are too few."""
+def byte_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """At most `most` round numbers between `low` and `high`: powers of ten, or finer where those are too few."""
     powers = range(floor(log10(low)), ceil(log10(high)) + 1)
     ticks: list[float] = []
     for multiples in ((1,), (1, 2, 5), range(1, 10)):
@@ -56,7 +57,7 @@ def byte_ticks(low: float, high: float) -> list[float]:
         ticks = [tick for tick in every if low <= tick <= high]
         if len(ticks) > 1:
             break
-    return ticks[:: max(1, ceil(len(ticks) / 6))]
+    return ticks[:: max(1, ceil(len(ticks) / most))]
 
 
 def bytes_scale(axis, ticks: list[float], names: dict[float, str] | None = None) -> None:

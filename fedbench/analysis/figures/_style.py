@@ -145,12 +145,15 @@ def percent_axis(axis) -> None:
 
 
 def panel_title(text: str, width: int = 46) -> str:
-    """A title over two lines where one would run into the next panel."""
-    parts = text.split(" · ")
-    if len(text) <= width or len(parts) == 1:
-        return text
-    first = max(1, sum(len(" · ".join(parts[:count])) <= width for count in range(1, len(parts))))
-    return " · ".join(parts[:first]) + "\n" + " · ".join(parts[first:])
+    """A title over several lines where one would run into the next panel."""
+    first, *parts = text.split(" · ")
+    lines = [first]
+    for part in parts:
+        if len(lines[-1]) + 3 + len(part) <= width:
+            lines[-1] += f" · {part}"
+        else:
+            lines.append(part)
+    return "\n".join(lines)
 
 
 def method_rows(axes, labels: Sequence[str]) -> None:
@@ -176,6 +179,23 @@ def plain_log_scale(axes) -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def base_line(axes, accuracy: float) -> None:
+    """A level that says what the untouched base reaches; nothing if that is not known."""
+    if accuracy != accuracy:
+        return
+    axes.axhline(accuracy, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1, label="_base")
+    axes.annotate(
+        "base",
+        (1, accuracy),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2, 2),
+        textcoords="offset points",
+        ha="right",
+        fontsize=FONT - 1.5,
+        color=MUTED,
+    )
 
 
 def remark(axes, text: str) -> None:

@@ -9,6 +9,7 @@ from fedbench.analysis.figures._style import (
     MUTED,
     WIDTH,
     MethodStyle,
+    base_line,
     method_styles,
     new_figure,
     panel_title,
@@ -71,7 +72,7 @@ def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOp
             right.set_xlabel("Cumulative bytes up and down, all clients (log)")
         percent_axis(left.yaxis)
         for axes in (left, right):
-            _base(axes, data, task)
+            base_line(axes, task.of(data.runs)[data.base_accuracy].astype(float).mean())
         handles |= {handle.get_label(): handle for handle in left.lines if not handle.get_label().startswith("_")}
     columns = min(4 * abreast, len(handles)) if max(map(len, handles)) < 26 else 3 * abreast
     figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
@@ -148,19 +149,3 @@ def _diverged(left: Axes, right: Axes, data: ExperimentData, task: Task, styles:
                 markersize=6,
                 label=label,
             )
-
-
-def _base(axes: Axes, data: ExperimentData, task: Task) -> None:
-    base = task.of(data.runs)[data.base_accuracy].astype(float).mean()
-    if base == base:
-        axes.axhline(base, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1, label="_base")
-        axes.annotate(
-            "base",
-            (1, base),
-            xycoords=("axes fraction", "data"),
-            xytext=(-2, 2),
-            textcoords="offset points",
-            ha="right",
-            fontsize=6.5,
-            color=MUTED,
-        )

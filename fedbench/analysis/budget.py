@@ -1,0 +1,54 @@
+"""Methods at equal cost: the accuracy that each had reached when it had sent a given number of bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import nan
+from typing import TYPE_CHECKING
+
+from fedbench.analysis.statistics import Estimate, estimate
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+BUDGET = 2e8  # bytes, up and down, of all clients together
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What one method had reached within a budget.
+
+    Attributes
+    ----------
+    accuracy : over the seeds that were evaluated after a round within the budget; `n` is 0 if none was
+    bytes : mean number sent by these evaluations (NaN if there are none)
+    stopped : whether the budget ended the training of any seed before its last round
+    """
+
+    accuracy: Estimate
+    bytes: float
+    stopped: bool
+
+
+def within_budget(rounds: pd.DataFrame, column: str, budget: float) -> Spent:
+    """Look up one method's runs on one task at their last evaluation whose cumulative bytes are not above `budget`.
+
+    Round 0, the untouched base, counts for methods that have no other round: before its first round a method has
+    reached nothing of its own.
+
+    Parameters
+    ----------
+    rounds : rows of rounds.csv of these runs, with a `seed` column
+    column : the accuracy to look up
+    budget : bytes of all clients together
+    """
+    reached, sent, stopped = [], [], False
+    for _, course in rounds.groupby("seed"):
+        affordable = course[course.cumulative_bytes <= budget].dropna(subset=column)
+        if course["round"].max() > 0:
+            affordable = affordable[affordable["round"] > 0]
+        stopped |= bool(course.cumulative_bytes.max() > budget)
+        if len(affordable):
+            reached.append(float(affordable[column].iloc[-1]))
+            sent.append(float(affordable.cumulative_bytes.iloc[-1]))
+    return Spent(estimate(reached), sum(sent) / len(sent) if sent else nan, stopped)

@@ -1,0 +1,89 @@
+"""Values out of resolved specs, and the runs of an experiment ordered by them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+from fedbench.errors import FedbenchError, nearest
+from fedbench.spec import Cell, resolve
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedbench.analysis.collect import ExperimentData
+
+# Sections of a resolved spec whose values belong to an axis of cells: points along it share a panel.
+AXES = {"dataset": "dataset", "partition": "partition", "model": "model", "base": "model"}
+VARIANT = ["dataset", "partition", "model", "method"]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The seeds of one method on one task, with its place in a sweep.
+
+    Attributes
+    ----------
+    x : value of the swept key; None if the spec has none
+    series : values of the keys that tell lines apart, by key; those that the spec lacks are left out
+    """
+
+    method: str
+    x: Any
+    series: Mapping[str, Any]
+    spec: Mapping[str, Any]
+    runs: pd.DataFrame
+
+
+def spec_of(data: ExperimentData, cell: Mapping[str, Any]) -> dict[str, Any]:
+    """The resolved spec, as plain data, of a run's dataset, partition, model and method."""
+    names = {axis: cell[axis] for axis in VARIANT}
+    return resolve(data.config, Cell(**names, seed=0)).full
+
+
+def look_up(spec: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path, None where there is none; IID clients are Dirichlet's limit of infinite alpha."""
+    if path == "partition.alpha" and spec["partition"]["scheme"] == "iid":
+        return inf
+    for key in path.split("."):
+        if not isinstance(spec, Mapping) or key not in spec:
+            return None
+        spec = spec[key]
+    if isinstance(spec, Mapping):
+        return None
+    return tuple(spec) if isinstance(spec, list) else spec
+
+
+def variants(data: ExperimentData, runs: pd.DataFrame, x: str, *series: str) -> list[Variant]:
+    """The variants among `runs`, in the order of the experiment."""
+    found = []
+    for names, part in runs.groupby(VARIANT, sort=False):
+        spec = spec_of(data, dict(zip(VARIANT, names, strict=True)))
+        told = {key: value for key in series if (value := look_up(spec, key)) is not None}
+        found.append(Variant(names[-1], look_up(spec, x), told, spec, part))
+    return found
+
+
+def check_key(data: ExperimentData, key: str, where: str) -> None:
+    """Raise if no run of the experiment has a value at `key`."""
+    specs = [spec_of(data, row) for row in data.runs.drop_duplicates(VARIANT).to_dict("records")]
+    if all(look_up(spec, key) is None for spec in specs):
+        known = dict.fromkeys(path for spec in specs for path, _ in leaves(spec))
+        raise FedbenchError(f"{where}: no run's resolved spec has a value at {key!r}; {nearest(key, known)}")
+
+
+def leaves(spec: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted paths and values of a spec, without those that are none."""
+    for key, value in spec.items():
+        if isinstance(value, Mapping):
+            yield from leaves(value, f"{prefix}{key}.")
+        elif value is not None:
+            yield f"{prefix}{key}", value
+
+
+def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str | None:
+    """The first key at which two specs differ."""
+    left, right = dict(leaves(one)), dict(leaves(other))
+    return next((key for key in {**left, **right} if left.get(key) != right.get(key)), None)
