@@ -110,6 +110,8 @@ def test_byte_budget_per_client_is_that_of_all_over_their_number(data):
     average = draw(data, "byte-budget", budget=5e7 / CLIENTS, of="per-client").axes[0]
     assert at(total) == at(average)
     assert "average client" in average.get_xlabel()
+    assert "47.5 MB" in words(total)
+    assert "4.75 MB" in words(average)
 
 
 def test_tables_have_the_accuracy_at_the_default_budget(data):

@@ -36,7 +36,7 @@ def draw(data: ExperimentData, options: ByteBudgetOptions = ByteBudgetOptions())
     figure, everywhere = row_panels([data.title(task) for task in data.tasks], [len(spent) for spent in found])
     who = "all clients" if options.of == "total" else "average client"
     for axes, task, spent in zip(everywhere, data.tasks, found, strict=True):
-        _panel(axes, data, task, spent)
+        _panel(axes, data, task, spent, _sharers(data, task, options))
         axes.set_xlabel(f"Accuracy at {human_bytes(options.budget)} ({who}), %")
     figure.legend(handles=_key(), loc="outside lower center", ncols=2 if len(found) == 1 else 4)
     return figure
@@ -45,7 +45,7 @@ def draw(data: ExperimentData, options: ByteBudgetOptions = ByteBudgetOptions())
 def _spent(data: ExperimentData, task: Task, options: ByteBudgetOptions) -> dict[str, Spent | None]:
     """What each method had reached, over the seeds that did not diverge; None if all did."""
     runs, rounds = task.of(data.runs), task.of(data.rounds)
-    budget = options.budget * (runs.clients.iloc[0] if options.of == "per-client" else 1)
+    budget = options.budget * _sharers(data, task, options)
     found = {}
     for method, every in runs.groupby("method", sort=False):
         sound = every[~every.diverged.astype(bool)]
@@ -54,7 +54,12 @@ def _spent(data: ExperimentData, task: Task, options: ByteBudgetOptions) -> dict
     return found
 
 
-def _panel(axes: Axes, data: ExperimentData, task: Task, found: dict[str, Spent | None]) -> None:
+def _sharers(data: ExperimentData, task: Task, options: ByteBudgetOptions) -> int:
+    """By how many clients bytes are divided."""
+    return int(task.of(data.runs).clients.iloc[0]) if options.of == "per-client" else 1
+
+
+def _panel(axes: Axes, data: ExperimentData, task: Task, found: dict[str, Spent | None], sharers: int) -> None:
     styles = method_styles(data.config)
     for place, (method, spent) in enumerate(found.items()):
         if spent is None:
@@ -78,7 +83,7 @@ def _panel(axes: Axes, data: ExperimentData, task: Task, found: dict[str, Spent 
             zorder=3,
             label=data.methods[method],
         )
-        row_text(axes, place, percent(accuracy.mean), human_bytes(spent.bytes))
+        row_text(axes, place, percent(accuracy.mean), human_bytes(spent.bytes / sharers))
     base = task.of(data.runs)[data.base_accuracy].astype(float).mean()
     if base == base:
         axes.axvline(base, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1, label="_base")
