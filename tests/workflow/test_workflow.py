@@ -198,11 +198,11 @@ def test_published_numbers_are_tables_like_others_and_follow_the_runs(tmp_path):
     assert jobs["run"] == len(Plan(load([ROOT / "config.yaml"])).cells)
 
 
-@pytest.mark.parametrize("name", ["demo", "cifar100-cpu"])
+@pytest.mark.parametrize("name", ["demo", "personalisation-cpu", "communication-cpu"])
 def test_other_configs_are_planned(tmp_path, name):
     config = ROOT / f"workflow/configs/{name}.yaml"
-    jobs, runs = planned(tmp_path, config=config)
-    assert len(runs) == jobs["run"] == len(Plan(load([config])).cells)
+    jobs, _ = planned(tmp_path, config=config)
+    assert jobs["run"] == len(Plan(load([config])).cells)
 
 
 def test_slurm_profile_asks_for_gpus_only_where_models_train(tmp_path):
