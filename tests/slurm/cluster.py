@@ -203,7 +203,7 @@ class Cluster:
             raise AssertionError("\n".join([str(error), *tails])) from None
 
 
-def wait(condition, what: str, seconds: float = 240) -> None:
+def wait(condition, what: str, seconds: float = 600) -> None:
     """Wait until `condition()` is true."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -47,7 +47,7 @@ class Workflow:
         """Run it to its end."""
         process = self.start(*arguments)
         try:
-            assert process.wait(600) == status, self.text()
+            assert process.wait(1500) == status, self.text()
         finally:
             process.kill()
 

@@ -26,7 +26,7 @@ RUNS = "results/faults/runs/digits/even/mlp"
 CONFIG = """
 name: faults
 results: results/faults
-training: {rounds: 40, local_steps: 60, batch_size: 8, learning_rate: 0.05, momentum: 0.9}
+training: {rounds: 20, local_steps: 60, batch_size: 8, learning_rate: 0.05, momentum: 0.9}
 datasets: {digits: {source: digits}}
 partitions: {even: {scheme: iid, clients: 4}}
 models: {mlp: {backbone: mlp}}
@@ -111,7 +111,7 @@ def faulty(cluster, on_cluster, reference):
         left = cluster.call("squeue", "--noheader", f"--jobs={job}", "--format=%L").stdout
         time.sleep(max(seconds(left) - 6, 0))
         os.kill(limited, signal.SIGCONT)
-        status = snakemake.wait(600)
+        status = snakemake.wait(1500)
     finally:
         snakemake.kill()
     return SimpleNamespace(
@@ -179,7 +179,7 @@ def test_a_job_that_slurm_starts_again_continues(fault, cluster, on_cluster, ref
         fault(cluster, job)
         with suppress(ProcessLookupError):
             os.kill(paused, signal.SIGCONT)
-        assert snakemake.wait(580) == 0, grid.text()
+        assert snakemake.wait(1500) == 0, grid.text()
     finally:
         snakemake.kill()
     assert grid.text().count("has been submitted") == 1, "SLURM started it again, not Snakemake"
