@@ -109,7 +109,7 @@ def faulty(cluster, on_cluster, reference):
         limited = grid.pause("limited")
         (job,) = [job for job, name in cluster.comments().items() if "limited" in name]
         left = cluster.call("squeue", "--noheader", f"--jobs={job}", "--format=%L").stdout
-        time.sleep(max(seconds(left) - 6, 0))
+        time.sleep(max(seconds(left) - 9, 0))  # the run wants to end ten seconds before SLURM ends it
         os.kill(limited, signal.SIGCONT)
         status = snakemake.wait(1500)
     finally:
