@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from cluster import numbers, wait
 
-from fedbench.allocation import seconds
+from fedbench.allocation import SHARE, seconds
 
 pytestmark = pytest.mark.xdist_group("slurm")
 
@@ -109,7 +109,7 @@ def faulty(cluster, on_cluster, reference):
         limited = grid.pause("limited")
         (job,) = [job for job, name in cluster.comments().items() if "limited" in name]
         left = cluster.call("squeue", "--noheader", f"--jobs={job}", "--format=%L").stdout
-        time.sleep(max(seconds(left) - 9, 0))  # the run wants to end ten seconds before SLURM ends it
+        time.sleep((1 - SHARE) * seconds(left) + 1)  # past its own deadline, but not past SLURM's
         os.kill(limited, signal.SIGCONT)
         status = snakemake.wait(1500)
     finally:
