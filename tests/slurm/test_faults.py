@@ -158,8 +158,9 @@ def test_a_run_that_always_fails_stops_no_other_and_is_named_at_the_end(faulty):
 
 def node_down_and_up(cluster, job):
     cluster.call("scontrol", "update", "nodename=node", "state=down", "reason=test")
-    time.sleep(2)
-    cluster.call("scontrol", "update", "nodename=node", "state=resume")
+    # SLURM may have taken it back by itself meanwhile, and refuses then
+    cluster.call("scontrol", "update", "nodename=node", "state=resume", check=False)
+    cluster.wait(lambda: cluster.node_state() in ("idle", "mixed"), "the node to be back")
 
 
 def requeue(cluster, job):
