@@ -6,6 +6,7 @@ this one, is neither used nor disturbed, and only what was started is stopped.
 
 import csv
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -212,12 +213,12 @@ def wait(condition, what: str, seconds: float = 600) -> None:
 
 
 def numbers(results: Path) -> dict[str, list[dict[str, str]]]:
-    """Every CSV below a folder, without the columns that hold seconds."""
+    """Every CSV below a folder, without the columns that measure the machine: seconds, and memory in use."""
     tables = {}
     for path in sorted(results.rglob("*.csv")):
         with open(path, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
         tables[str(path.relative_to(results))] = [
-            {column: value for column, value in row.items() if "seconds" not in column} for row in rows
+            {column: value for column, value in row.items() if not re.search("seconds|rss", column)} for row in rows
         ]
     return tables
