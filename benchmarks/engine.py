@@ -149,7 +149,7 @@ class Engine:
 
 def both_sides(workload, threads, folder):
     """The plain loop and the engine, at the same starting point."""
-    from plain import PlainFedAvg, PlainFedSDG
+    from plain import PlainFedAvg, PlainFedSDG, plain_cnn, plain_mlp
 
     from fedbench.models.build import build_model
 
@@ -161,7 +161,8 @@ def both_sides(workload, threads, folder):
     if workload.method is FEDSDG:
         private = {client: engine.run.private._create(client) for client in range(workload.clients)}
         return PlainFedSDG(*arguments, engine.shared, private), engine
-    return PlainFedAvg(*arguments), engine
+    network = {"mlp": plain_mlp, "cnn": plain_cnn}[workload.model["backbone"]]()
+    return PlainFedAvg(network, *arguments), engine
 
 
 def measure(side, numbers):
@@ -204,9 +205,10 @@ def compare(workload, repeats, threads):
 @click.option("--threads", default=1, show_default=True, help="CPU threads of both sides.")
 def main(only, repeats, threads):
     """Time the engine beside a plain loop over clients."""
-    import torch
+    from fedbench.stages import keep_freed_memory, set_threads
 
-    torch.set_num_threads(threads)
+    set_threads(threads)
+    keep_freed_memory()  # as every run does; the plain loop gets the good of it too
     print(f"{'workload':<46} {'plain s':>9} {'engine s':>9} {'ratio':>6} {'by CPU':>6} {'target':>7}")
     for name in only or WORKLOADS:
         workload = WORKLOADS[name]

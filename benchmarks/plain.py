@@ -6,6 +6,7 @@ the engine's batches, so that both sides compute the same thing, which :func:`di
 """
 
 import copy
+from collections import OrderedDict
 
 import torch
 from torch import nn
@@ -48,11 +49,35 @@ class PlainLoop:
             yield self.images[chosen], self.labels[chosen]
 
 
-class PlainFedAvg(PlainLoop):
-    """FedAvg of all weights with SGD."""
+def plain_mlp():
+    """The MLP 3072-32-10 in torch's own layers, named as the engine names them."""
+    trunk = nn.Sequential(nn.Flatten(), nn.Linear(3072, 32), nn.ReLU())
+    return nn.Sequential(OrderedDict(trunk=trunk, head=nn.Linear(32, 10)))
 
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
+
+def plain_cnn():
+    """The CNN of two convolutions, each followed by ReLU and pool, named as the engine names its layers."""
+    trunk = OrderedDict(
+        conv1=nn.Conv2d(3, 32, 5, padding=2),
+        relu1=nn.ReLU(),
+        pool1=nn.MaxPool2d(2),
+        conv2=nn.Conv2d(32, 64, 5, padding=2),
+        relu2=nn.ReLU(),
+        pool2=nn.MaxPool2d(2),
+        flatten=nn.Flatten(),
+        hidden=nn.Linear(4096, 512),
+        relu3=nn.ReLU(),
+    )
+    return nn.Sequential(OrderedDict(trunk=nn.Sequential(trunk), head=nn.Linear(512, 10)))
+
+
+class PlainFedAvg(PlainLoop):
+    """FedAvg of all weights with SGD, of a network as one would write it."""
+
+    def __init__(self, network, classifier, *arguments):
+        super().__init__(classifier, *arguments)
+        network.load_state_dict(classifier.state_dict())
+        self.model = network
         self.shared = {name: leaf.clone() for name, leaf in self.model.state_dict().items()}
 
     def round(self, number):

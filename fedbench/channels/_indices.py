@@ -4,6 +4,8 @@ One byte names the coding: 32-bit little-endian positions, a bitmap of the whole
 between positions as base-128 numbers (7 bits per byte, high bit set on all but the last).
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 RAW, BITMAP, GAPS = range(3)
@@ -12,8 +14,8 @@ VALUE_BYTES = 4
 
 def encode(indices: np.ndarray, size: int) -> bytes:
     """Code sorted positions below `size` (int64 [n]) in the shortest form."""
-    candidates = {RAW: 4 * len(indices), BITMAP: -(-size // 8), GAPS: int(_gap_lengths(indices).sum())}
-    coding = min(candidates, key=candidates.get)
+    lengths = _lengths(len(indices), size, lambda: indices)
+    coding = min(lengths, key=lengths.get)
     if coding == RAW:
         body = indices.astype("<u4").tobytes()
     elif coding == BITMAP:
@@ -37,10 +39,17 @@ def decode(data: memoryview, count: int, size: int) -> tuple[np.ndarray, int]:
     return positions, 1 + length
 
 
-def sparse_size(indices: np.ndarray, size: int) -> int:
-    """Length of `len(indices)` float32 values with their coded positions."""
-    best = min(4 * len(indices), -(-size // 8), int(_gap_lengths(indices).sum()))
-    return 1 + best + VALUE_BYTES * len(indices)
+def sparse_size(count: int, size: int, indices: Callable[[], np.ndarray]) -> int:
+    """Length of `count` float32 values with their coded positions; `indices` is called only if the length needs it."""
+    return 1 + min(_lengths(count, size, indices).values()) + VALUE_BYTES * count
+
+
+def _lengths(count: int, size: int, indices: Callable[[], np.ndarray]) -> dict[int, int]:
+    """Bytes of the codings that can be the shortest, without the byte that names the coding."""
+    lengths = {RAW: 4 * count, BITMAP: -(-size // 8)}
+    if count < lengths[BITMAP]:  # a gap takes a byte at least
+        lengths[GAPS] = int(_gap_lengths(indices()).sum())
+    return lengths
 
 
 def _gaps(indices: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedbench.channels._indices import VALUE_BYTES, sparse_size
+from fedbench.channels._indices import sparse_size
 from fedbench.lazy import torch
 from fedbench.tree import count, rows, stack, weighted_mean
 
@@ -156,12 +156,12 @@ def downlink_bytes(shared: Tree, change: Tree | None, change_bytes: int | None) 
     """
     sizes = [dense_bytes(shared)]
     if change is not None:
-        flat = torch.cat([leaf.flatten() for leaf in change.values()]) if change else torch.empty(0)
-        indices = flat.nonzero().flatten()
-        size = count(change)
-        # a value each, and no coding of positions takes less than a byte each or a bitmap: skip what cannot win
-        if VALUE_BYTES * len(indices) + min(len(indices), size // 8) < VALUE_BYTES * size:
-            sizes.append(sparse_size(indices.cpu().numpy(), size))
+        size, changed = count(change), sum(int(leaf.count_nonzero()) for leaf in change.values())
+
+        def positions() -> np.ndarray:
+            return torch.cat([leaf.flatten() for leaf in change.values()]).nonzero().flatten().cpu().numpy()
+
+        sizes.append(sparse_size(changed, size, positions))
         if change_bytes is not None:
             sizes.append(change_bytes)
     return min(sizes)

@@ -25,7 +25,7 @@ def check(indices, size):
     assert length == len(coded)
     assert decoded.dtype == np.int64
     np.testing.assert_array_equal(decoded, indices)
-    assert sparse_size(indices, size) == len(coded + values)
+    assert sparse_size(len(indices), size, lambda: indices) == len(coded + values)
     return coded[0]
 
 
