@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import hashlib
 import io
 import json
 import os
@@ -134,8 +135,13 @@ def _require(path: Path, found: Collection[str], keys: Iterable[str]) -> None:
             raise FedbenchError(f"{path}: damaged (no {key!r} in it); delete it and run again")
 
 
-def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows as CSV; None and NaN become empty fields, floats keep every digit that matters."""
+def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """Write rows as CSV; None and NaN become empty fields, floats keep every digit that matters.
+
+    Returns
+    -------
+    SHA-256 of the file
+    """
     columns = list(columns)
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -145,7 +151,21 @@ def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, An
         if unknown:
             raise ValueError(f"columns {sorted(unknown)} are not in the table's header")
         writer.writerow([_cell(row.get(column)) for column in columns])
-    write_text(path, buffer.getvalue())
+    data = buffer.getvalue().encode()
+    write_bytes(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def damage(folder: Path, files: Mapping[str, str]) -> str | None:
+    """The first of `files` (names and their SHA-256) that is not what was written to `folder`, and why; or None."""
+    for name, sha256 in files.items():
+        try:
+            data = (folder / name).read_bytes()
+        except OSError as error:
+            return f"{folder / name}: cannot read: {error.strerror or error}"
+        if hashlib.sha256(data).hexdigest() != sha256:
+            return f"{folder / name}: damaged (not the contents that were written)"
+    return None
 
 
 def _cell(value: Any) -> Any:

@@ -14,7 +14,7 @@ from fedbench.analysis.summary import COLUMNS, add_gain_over_local, flatten
 from fedbench.config import Config
 from fedbench.entries import Experiment
 from fedbench.errors import FedbenchError
-from fedbench.io import read_json
+from fedbench.io import damage, read_json
 from fedbench.spec import Cell, Paths, cells, resolve
 
 CELL = ("dataset", "partition", "model", "method", "seed")
@@ -28,7 +28,8 @@ REQUIRED = {
     "domains": ("domain", "n_test", "accuracy_personal", "accuracy_global", "accuracy_base"),
     "gates": ("client", "block", "site", "value"),
 }
-OPTIONAL = ("domains", "gates")  # only data of several domains, and only methods with gates, have them
+
+AGAIN = "delete the run's folder and run it again"
 
 
 @dataclass(frozen=True)
@@ -212,14 +213,12 @@ def collect(config: Config, paths: Paths, experiment: str | None = None) -> Coll
             continue
         rows.append(flatten(summary, cell, config, folder / "summary.json"))
         records.append(summary)
-        for name in REQUIRED:
-            frame = _read_csv(folder / f"{name}.csv", REQUIRED[name], optional=name in OPTIONAL)
-            if name == "rounds":
-                _check_complete(frame, summary, folder)
-            if frame is not None:
-                for position, (key, value) in enumerate(asdict(cell).items()):
-                    frame.insert(position, key, value)
-                parts[name].append(frame)
+        for file in summary["files"]:
+            name = file.removesuffix(".csv")
+            frame = _read_csv(folder / file, REQUIRED[name])
+            for position, (key, value) in enumerate(asdict(cell).items()):
+                frame.insert(position, key, value)
+            parts[name].append(frame)
     if not rows:
         reason = f"; the first is {missing[0].cell.path} ({missing[0].reason})" if missing else ""
         raise FedbenchError(f"{paths.root / 'runs'}: no finished run of config {config.name!r}{reason}: run them first")
@@ -245,34 +244,20 @@ def _read_summary(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     summary = read_json(path)
-    if not isinstance(summary, dict) or "digest" not in summary:
-        raise FedbenchError(f"{path}: damaged (no digest of the spec); delete the run's folder and run it again")
+    if not isinstance(summary, dict) or not {"digest", "files"} <= summary.keys():
+        raise FedbenchError(f"{path}: damaged (no digest of the spec, or no files); {AGAIN}")
+    found = damage(folder, summary["files"])
+    if found:
+        raise FedbenchError(f"{found}; {AGAIN}")
     return summary
 
 
-def _read_csv(path: Path, required: tuple[str, ...], optional: bool) -> pd.DataFrame | None:
-    if optional and not path.exists():
-        return None
-    advice = "delete the run's folder and run it again"
-    try:
-        frame = pd.read_csv(path)
-    except OSError as error:
-        raise FedbenchError(f"{path}: cannot read: {error.strerror or error}; {advice}") from None
-    except ValueError as error:  # parser, emptiness and encoding errors of pandas are all ValueErrors
-        raise FedbenchError(f"{path}: damaged ({' '.join(str(error).split())}); {advice}") from None
+def _read_csv(path: Path, required: tuple[str, ...]) -> pd.DataFrame:
+    frame = pd.read_csv(path)
     absent = [column for column in required if column not in frame.columns]
     if absent:
-        raise FedbenchError(f"{path}: damaged (no column {', '.join(absent)}); {advice}")
+        raise FedbenchError(f"{path}: no column {', '.join(absent)}; another version wrote it: {AGAIN}")
     return frame
-
-
-def _check_complete(rounds: pd.DataFrame, summary: Mapping[str, Any], folder: Path) -> None:
-    last = None if rounds.empty else int(rounds["round"].iloc[-1])
-    if last != summary.get("rounds_done"):
-        raise FedbenchError(
-            f"{folder / 'rounds.csv'}: damaged (ends with round {last}, summary.json says "
-            f"{summary.get('rounds_done')}); delete the run's folder and run it again"
-        )
 
 
 def _stack(parts: list[pd.DataFrame], name: str) -> pd.DataFrame:

@@ -173,7 +173,9 @@ def _difference(row, reference: str | None) -> str:
 def _to_target(row) -> str:
     if pd.isna(row.target_accuracy) or row.n == 0:
         return ""
-    return "–" if pd.isna(row.bytes_to_target) else human_bytes(row.bytes_to_target)
+    if pd.isna(row.bytes_to_target):
+        return "–" if pd.isna(row.rounds_to_target) else ""  # reached, at a cost that nobody counts
+    return human_bytes(row.bytes_to_target)
 
 
 def _p(value: float) -> str:

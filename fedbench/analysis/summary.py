@@ -12,6 +12,7 @@ import pandas as pd
 
 from fedbench.config import Config
 from fedbench.errors import FedbenchError
+from fedbench.registry import METHODS
 from fedbench.spec import Cell
 
 SELECTIONS = ("last", "best", "tail")
@@ -45,7 +46,8 @@ def flatten(summary: Mapping[str, Any], cell: Cell, config: Config, path: Path) 
     """Flatten a run's summary.
 
     ``bytes_total`` sums both directions over all rounds and clients; the columns per client are such sums divided by
-    the number of clients, whether or not they were sampled. One-time bytes (the base model) are in neither.
+    the number of clients, whether or not they were sampled. One-time bytes (the base model) are in neither. A method
+    that :func:`pools` data has no bytes.
 
     Raises
     ------
@@ -82,13 +84,19 @@ def _flatten(summary: Mapping[str, Any], cell: Cell, config: Config) -> dict[str
         for metric, column in ACCURACIES.items():
             row[f"gain_over_base_{selection}_{metric}"] = row[f"{selection}_{column}"] - row[f"base_{metric}"]
     row["best_round"] = summary["selections"].get("best", {}).get("rounds", [None])[0]
-    row |= _bytes(summary)
+    sizes = _bytes(summary)
+    row |= dict.fromkeys(sizes, nan) if pools(config, cell.method) else sizes
     row |= {f"parameters_{name}": summary["parameters"][name] for name in ("shared", "private", "total")}
     row |= {key: summary[key] for key in ("diverged", "diverged_round", "chance_level")}
     row |= {f"seconds_{name}": summary["seconds"][name] for name in ("wall", "cpu", "train", "evaluate")}
     row |= {key: summary[key] for key in ("peak_rss_bytes", "peak_gpu_bytes")}
     row |= {"git_commit": summary["git"]["commit"], "git_dirty": summary["git"]["dirty"]}
     return row
+
+
+def pools(config: Config, method: str) -> bool:
+    """Whether a method trains on all data in one place: the data would have to travel, and nobody counts them."""
+    return METHODS[config.methods[method].entry.method].target.pooled
 
 
 def _bytes(summary: Mapping[str, Any]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from fedbench.analysis.statistics import (
     paired_difference,
     pareto_frontier,
 )
-from fedbench.analysis.summary import COLUMNS
+from fedbench.analysis.summary import COLUMNS, pools
 from fedbench.analysis.trajectory import mean_trajectory
 from fedbench.config import Config
 from fedbench.io import write_csv, write_text
@@ -135,6 +135,8 @@ def _task_rows(data: ExperimentData, task: Task, target: float | None) -> list[d
         row |= {name: float(every[column].astype(float).mean()) for name, column in AVERAGED.items()}
         followed = rounds[(rounds.method == method) & rounds.seed.isin(sound.seed)]
         row |= _target(followed, data.accuracy_by_round, target)
+        if pools(data.config, method):
+            row["bytes_to_target"] = nan
         row |= _budget(followed, data.accuracy_by_round)
         rows.append(row)
     _mark_frontier(rows, float(runs[data.base_accuracy].astype(float).mean()))

@@ -34,8 +34,6 @@ DOMAIN_COLUMNS = [
     *("domain", "clients", "n_test"),
     *("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base"),
 ]
-# What every run has; gates.csv is only where there are gates, domains.csv where there are several.
-FILES = ("rounds.csv", "clients.csv", "summary.json")
 GATE_COLUMNS = ["client", "block", "site", "value"]
 TAIL = 10  # evaluated rounds in the "tail" selection
 
@@ -166,15 +164,19 @@ def _columns(kept: dict[str, list[float]], tail: list[list[float]]) -> dict[str,
 def write_results(
     out: Path, state: State, store: Store, partition: Partition, gates: list[dict[str, Any]], summary: dict[str, Any]
 ) -> None:
-    """Write the folder; summary.json goes first and comes last, so that its presence means the run is complete."""
+    """Write the folder; summary.json goes first and comes last, so that its presence means the run is complete.
+
+    It has the SHA-256 of each table under ``files``: gates.csv is only where there are gates, domains.csv where there
+    are several.
+    """
     with writing_errors(out):
         for name in ("summary.json", "domains.csv", "gates.csv"):  # another run's, which this one overwrites
             (out / name).unlink(missing_ok=True)
-    write_csv(out / "rounds.csv", ROUND_COLUMNS, state.rows)
-    write_csv(out / "clients.csv", CLIENT_COLUMNS, client_rows(state, store, partition))
-    domains = domain_rows(state, store, partition)
-    if domains:
-        write_csv(out / "domains.csv", DOMAIN_COLUMNS, domains)
-    if gates:
-        write_csv(out / "gates.csv", GATE_COLUMNS, gates)
-    write_json(out / "summary.json", summary)
+    tables = {
+        "rounds.csv": (ROUND_COLUMNS, state.rows),
+        "clients.csv": (CLIENT_COLUMNS, client_rows(state, store, partition)),
+        "domains.csv": (DOMAIN_COLUMNS, domain_rows(state, store, partition)),
+        "gates.csv": (GATE_COLUMNS, gates),
+    }
+    files = {name: write_csv(out / name, columns, rows) for name, (columns, rows) in tables.items() if rows}
+    write_json(out / "summary.json", summary | {"files": files})

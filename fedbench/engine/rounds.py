@@ -24,7 +24,7 @@ from fedbench.engine.server import Server
 from fedbench.engine.store import ClientStore
 from fedbench.engine.summary import summarise
 from fedbench.errors import FedbenchError
-from fedbench.io import read_json, writing_errors
+from fedbench.io import damage, read_json, writing_errors
 from fedbench.locking import alone
 from fedbench.models.build import build_model
 from fedbench.randomness import stream
@@ -66,7 +66,8 @@ def run(
     chunk : clients trained at once; None takes the task's rule
     overwrite : replace results or a checkpoint of another spec instead of refusing
     time_limit : seconds after which to stop at the last finished round
-    say : called with a line if another process is at work on this run, which is then waited for
+    say : called with a line if another process is at work on this run, which is then waited for, or if a finished
+        run's tables are damaged
 
     Raises
     ------
@@ -84,7 +85,7 @@ def run(
             "data_sha256": store.meta["sha256"],
             "partition_sha256": partition.meta["sha256"],
         }
-        if _is_complete(out, identity, overwrite):
+        if _is_complete(out, identity, overwrite, say):
             return
         log = Log(out / "log.txt")
         left = None if time_limit is None else time_limit - (time.monotonic() - began)
@@ -94,13 +95,16 @@ def run(
             ).go()
 
 
-def _is_complete(out: Path, identity: dict[str, Any], overwrite: bool) -> bool:
+def _is_complete(out: Path, identity: dict[str, Any], overwrite: bool, say: Callable[[str], None]) -> bool:
     """Whether the folder already holds all of this run; another run's results are an error unless overwritten."""
     if not (out / "summary.json").exists():
         return False
-    summary = read_json(out / "summary.json", *identity)
+    summary = read_json(out / "summary.json", *identity, "files")
     if {key: summary[key] for key in identity} == identity:
-        return all((out / name).exists() for name in results.FILES)
+        found = damage(out, summary["files"])
+        if found:
+            say(f"{found}; running again")
+        return not found
     if overwrite:
         return False
     raise FedbenchError(

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbench.config import Config, parse_entry
 from fedbench.entries import Experiment, Grid
-from fedbench.io import write_bytes, write_csv, write_json
+from fedbench.io import read_json, write_bytes, write_csv, write_json
 from fedbench.randomness import stream
 from fedbench.spec import Paths, cells, resolve
 
@@ -189,13 +189,23 @@ def write_run(world: World, cell, paths: Paths, noise: float = 0.0) -> None:
     rounds = _rounds(recipe, final, diverged, noise, cell, count)
     clients = _clients(final, count, recipe.newcomers)
     folder = paths.run(cell)
-    write_csv(folder / "rounds.csv", ROUND_COLUMNS, rounds)
-    write_csv(folder / "clients.csv", CLIENT_COLUMNS, clients)
+    tables = {"rounds.csv": (ROUND_COLUMNS, rounds), "clients.csv": (CLIENT_COLUMNS, clients)}
     if recipe.gate is not None:
-        write_csv(folder / "gates.csv", ("client", "block", "site", "value"), _gates(recipe.gate, cell))
+        tables["gates.csv"] = (("client", "block", "site", "value"), _gates(recipe.gate, cell))
     if recipe.domains:
-        write_csv(folder / "domains.csv", DOMAIN_COLUMNS, _domains(final, recipe.domains))
-    write_json(folder / "summary.json", _summary(world, cell, recipe, rounds, clients, diverged))
+        tables["domains.csv"] = (DOMAIN_COLUMNS, _domains(final, recipe.domains))
+    files = {name: write_csv(folder / name, columns, rows) for name, (columns, rows) in tables.items()}
+    summary = _summary(world, cell, recipe, rounds, clients, diverged)
+    write_json(folder / "summary.json", summary | {"files": files})
+
+
+def never_wrote(table) -> None:
+    """Make a run one that never wrote this table."""
+    summary = table.parent / "summary.json"
+    values = read_json(summary)
+    del values["files"][table.name]
+    write_json(summary, values)
+    table.unlink()
 
 
 def _rounds(recipe: Recipe, final: float, diverged: bool, noise: float, cell, clients: int) -> list[dict]:

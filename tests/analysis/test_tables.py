@@ -16,6 +16,7 @@ from fedbench.analysis.tables import TARGET_MARGIN, aggregate, build
 from fedbench.analysis.text import human_bytes, percent, signed
 from fedbench.entries import Experiment, Grid
 from fedbench.errors import FedbenchError
+from fedbench.io import write_csv
 from fedbench.spec import Cell, Paths
 
 
@@ -176,7 +177,6 @@ def test_nothing_run_yet(tmp_path):
         ("summary.json", "{", "not valid JSON"),
         ("summary.json", "{}", "no digest"),
         ("rounds.csv", "", "damaged"),
-        ("rounds.csv", "round,cumulative_bytes\n0,0\n", "no column val_accuracy"),
         ("clients.csv", 'client\n"', "damaged"),
         ("clients.csv", None, "cannot read"),
     ],
@@ -191,11 +191,22 @@ def test_damaged_file_is_one_clear_line(fresh, name, content, message):
     assert "\n" not in str(error.value)
 
 
-def test_truncated_rounds_are_noticed(fresh):
+@pytest.mark.parametrize("name", ["rounds.csv", "clients.csv", "gates.csv"])
+def test_a_table_that_lost_rows_is_noticed(fresh, name):
     world, paths = fresh()
-    path = paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedavg", 0)) / "rounds.csv"
+    path = paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedsdg", 0)) / name
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-3]))
-    with pytest.raises(FedbenchError, match=r"ends with round 17, summary.json says 20"):
+    with pytest.raises(FedbenchError, match=rf"{name}: damaged \(not the contents .*; delete the run's"):
+        aggregate(world.config, paths)
+
+
+def test_a_table_of_another_version_is_noticed(fresh):
+    world, paths = fresh()
+    folder = paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedavg", 0))
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["files"]["rounds.csv"] = write_csv(folder / "rounds.csv", ["round"], [{"round": 20}])
+    (folder / "summary.json").write_text(json.dumps(summary))
+    with pytest.raises(FedbenchError, match=r"no column cumulative_bytes, .*; another version wrote it"):
         aggregate(world.config, paths)
 
 

@@ -47,6 +47,14 @@ def test_complete_run_is_not_repeated(tmp_path, digits, ragged):
     assert {path.name: path.read_bytes() for path in first.folder.iterdir()} == before
 
 
+def test_a_run_with_a_damaged_table_says_so_and_is_run_again(tmp_path, digits, ragged, capsys):
+    first = run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    numbers, table = first.numbers(), tmp_path / "run" / "clients.csv"
+    table.write_text(table.read_text().rsplit("\n", 2)[0])
+    assert run_cell(tmp_path, digits, ragged, make_spec(**SPEC)).numbers() == numbers
+    assert f"{table}: damaged (not the contents that were written); running again" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["rounds.csv", "clients.csv", "summary.json"])
 def test_a_run_without_one_of_its_files_is_run_again(name, tmp_path, digits, ragged):
     first = run_cell(tmp_path, digits, ragged, make_spec(**SPEC))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from fedbench.analysis.budget import BUDGET, Spent, within_budget
 from fedbench.analysis.figures._rows import row_panels, row_remark, row_text
 from fedbench.analysis.figures._style import MUTED, method_rows, method_styles, percent_axis, styled
+from fedbench.analysis.summary import pools
 from fedbench.analysis.text import human_bytes, percent
 from fedbench.options import PositiveFloat, options
 from fedbench.registry import FIGURES
@@ -83,7 +84,8 @@ def _panel(axes: Axes, data: ExperimentData, task: Task, found: dict[str, Spent 
             zorder=3,
             label=data.methods[method],
         )
-        row_text(axes, place, percent(accuracy.mean), human_bytes(spent.bytes / sharers))
+        sent = "" if pools(data.config, method) else human_bytes(spent.bytes / sharers)
+        row_text(axes, place, percent(accuracy.mean), sent)
     base = task.of(data.runs)[data.base_accuracy].astype(float).mean()
     if base == base:
         axes.axvline(base, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1, label="_base")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 from fedbench.analysis.figures._byte_axis import byte_axis
 from fedbench.analysis.figures._rows import row_panels, row_remark, row_text
 from fedbench.analysis.figures._style import method_rows, method_styles, remark, styled, tint
+from fedbench.analysis.summary import pools
 from fedbench.analysis.text import human_bytes, percent
 from fedbench.errors import FedbenchError
 from fedbench.options import PositiveFraction, options
@@ -64,6 +65,8 @@ def _panel(axes: Axes, data: ExperimentData, table: pd.DataFrame) -> None:
     for place, row in enumerate(table.itertuples()):
         if row.n == 0:
             row_remark(axes, place, "diverged")
+        elif pools(data.config, row.method):
+            row_remark(axes, place, f"no bytes counted: all data in one place (ends at {percent(row.accuracy_mean)} %)")
         elif row.bytes_to_target != row.bytes_to_target:
             row_remark(axes, place, f"never (ends at {percent(row.accuracy_mean)} %)")
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from fedbench.analysis.figures._byte_axis import ByteAxis, byte_axis, byte_ticks, bytes_scale
@@ -24,6 +25,7 @@ from fedbench.analysis.figures._style import (
     styled,
 )
 from fedbench.analysis.statistics import Estimate, estimate, pareto_frontier
+from fedbench.analysis.summary import pools
 from fedbench.errors import FedbenchError
 from fedbench.options import options
 from fedbench.registry import FIGURES
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from fedbench.analysis.collect import ExperimentData
 
+CEILING = (0, (4, 2))
 DOMINATED = "#A8A8A8"
 NAMED = 10  # points in a panel up to which each has its name beside it; beyond, dominated ones have numbers
 FILLS = ("full", "none", "left", "top")  # of the markers, one for each model
@@ -72,7 +75,8 @@ def draw(data: ExperimentData, options: ParetoOptions = ParetoOptions()) -> Figu
     for facet in axes[::columns]:
         facet.set_ylabel("Accuracy, %")
     crowded = any(len(some) > NAMED for some in points)
-    numbers = {method: str(place) for place, method in enumerate(data.methods, 1)} if crowded else {}
+    placed = [method for method in data.methods if not pools(data.config, method)]
+    numbers = {method: str(place) for place, method in enumerate(placed, 1)} if crowded else {}
     key = _key(data, points)
     if numbers:
         figure.legend(handles=_numbered(data, numbers), loc="outside lower center", ncols=4, columnspacing=1.5)
@@ -87,7 +91,8 @@ def draw(data: ExperimentData, options: ParetoOptions = ParetoOptions()) -> Figu
 def _points(data: ExperimentData, panel: Panel, options: ParetoOptions) -> list[Point]:
     column = "bytes_per_client" if options.axis == "per-client" else "bytes_total"
     points = []
-    for (model, method), every in panel.runs.groupby(["model", "method"], sort=False):
+    counted = panel.runs[~panel.runs.method.map(partial(pools, data.config))]
+    for (model, method), every in counted.groupby(["model", "method"], sort=False):
         sound = every[~every.diverged.astype(bool)]
         values = estimate(sound[column]), estimate(sound[data.headline])
         points.append(Point(method, model, *values, diverged=int(every.diverged.sum())))
@@ -117,6 +122,7 @@ def _facet(
         remark(axes, "every run that sends bytes diverged")
         return None
     axis = byte_axis(axes, [point.bytes.mean for point in points])
+    ceilings = _ceilings(axes, data, panel)
     frontier = on_frontier(points)
     members = sorted(
         (point.bytes.mean or axis.zero, point.accuracy.mean)
@@ -130,7 +136,7 @@ def _facet(
     fills = _fills(points)
     for point, member in zip(points, frontier, strict=True):
         _point(axes, data, point, member, fills[point.model], axis)
-    _limits(axes, points)
+    _limits(axes, points, ceilings)
     _scales(axes, panel, options, axis)
     return axis
 
@@ -166,10 +172,21 @@ def _fills(points: list[Point]) -> dict[str, str]:
     return {model: FILLS[min(place, len(FILLS) - 1)] for place, model in enumerate(models)}
 
 
-def _limits(axes: Axes, points: list[Point]) -> None:
+def _ceilings(axes: Axes, data: ExperimentData, panel: Panel) -> list[float]:
+    """Draw what training on all data in one place reaches, as a line across all bytes; the accuracies drawn."""
+    found = []
+    for (_, method), every in panel.runs.groupby(["model", "method"], sort=False):
+        accuracy = estimate(every[~every.diverged.astype(bool)][data.headline]).mean
+        if pools(data.config, method) and accuracy == accuracy:
+            axes.axhline(accuracy, color=MUTED, linewidth=0.9, linestyle=CEILING, zorder=1, label="_ceiling")
+            found.append(accuracy)
+    return found
+
+
+def _limits(axes: Axes, points: list[Point], ceilings: list[float]) -> None:
     spread = [point.accuracy.std if point.accuracy.n > 1 else 0.0 for point in points]
-    low = min(point.accuracy.mean - std for point, std in zip(points, spread, strict=True))
-    high = max(point.accuracy.mean + std for point, std in zip(points, spread, strict=True))
+    low = min([*ceilings, *(point.accuracy.mean - std for point, std in zip(points, spread, strict=True))])
+    high = max([*ceilings, *(point.accuracy.mean + std for point, std in zip(points, spread, strict=True))])
     margin = 0.12 * max(high - low, 0.02)
     axes.set_ylim(max(low - margin, -0.02), high + margin)
     percent_axis(axes.yaxis)
@@ -206,6 +223,9 @@ def _key(data: ExperimentData, drawn: Sequence[list[Point]]) -> list:
         handles.append(Line2D([], [], color=DOMINATED, marker="x", markeredgewidth=1.4, linestyle="none", label=label))
     if any(point.accuracy.n > 1 for point in points):
         handles.append(Line2D([], [], color=MUTED, marker="|", linewidth=0.9, label="±1 sample std over seeds"))
+    pooled = [name for method, name in data.methods.items() if pools(data.config, method)]
+    if pooled:
+        handles.append(Line2D([], [], color=MUTED, linewidth=0.9, linestyle=CEILING, label=", ".join(pooled)))
     filled: dict[str, list[str]] = {}
     for model, fill in dict.fromkeys(pair for some in drawn for pair in _fills(some).items()):
         filled.setdefault(fill, []).append(labels(data.config, "models", dict.fromkeys(data.runs.model))[model])
