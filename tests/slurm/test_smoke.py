@@ -13,7 +13,7 @@ from cluster import numbers
 ROOT = Path(__file__).parents[2]
 SMOKE = ROOT / "workflow/configs/smoke.yaml"
 
-pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.slow]
+pytestmark = pytest.mark.xdist_group("slurm")
 
 
 def test_smoke_config_gives_the_numbers_of_a_local_run(on_cluster, locally):
