@@ -8,6 +8,7 @@ import csv
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -176,6 +177,16 @@ class Cluster:
                 self.daemons[name].wait(10)
             except subprocess.TimeoutExpired:
                 self.daemons[name].kill()
+        self._kill_leftovers()
+
+    def _kill_leftovers(self) -> None:
+        """End what a job left behind: a node's daemon that was stopped amid a job's end never kills the stubborn."""
+        mine = f"SLURM_CONF={self.folder}/slurm.conf".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                variables = (process / "environ").read_bytes().split(b"\0")
+                if mine in variables and any(variable.startswith(b"SLURM_JOB_ID=") for variable in variables):
+                    os.kill(int(process.name), signal.SIGKILL)
 
     def call(self, *command: str, check: bool = True) -> subprocess.CompletedProcess:
         """Run one of SLURM's commands against this cluster."""
