@@ -21,8 +21,9 @@ def _left() -> float | None:
     job, end = os.environ.get("SLURM_JOB_ID"), os.environ.get("SLURM_JOB_END_TIME", "")
     if job is None:
         return None
-    if end.isdecimal():  # SLURM >= 23.02, and not inside of all steps
-        return max(float(end) - time.time(), 0.0)
+    # SLURM >= 23.02, and not inside of all steps; in the past if the limit was raised, or the shell outlived its job
+    if end.isdecimal() and float(end) > time.time():
+        return float(end) - time.time()
     return seconds(ask(["squeue", "--noheader", f"--jobs={job}", "--format=%L"], SECONDS).output)
 
 

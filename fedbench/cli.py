@@ -161,6 +161,8 @@ def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints
     from fedbench.spec import Cell
 
     spec = work.plan.spec(Cell(dataset, partition, model, method, seed))
+    for line in work.plan.unheeded(spec):
+        work.say(f"note: {line}")
     seconds = None if time_limit is None else 60 * time_limit
     with own_gpu(work.device, work.say):
         folder = work.train(spec, out, checkpoints, chunk, overwrite, seconds)

@@ -86,7 +86,7 @@ def read_plan(files, assignments, results):
     from fedbench.config import load
     from fedbench.plan import Plan
 
-    return Plan(load(files or ["config.yaml"], assignments), results)
+    return Plan(load(files or ["config.yaml"], assignments), results, assignments)
 
 
 def configured(command):

@@ -118,6 +118,11 @@ def validate(values: Mapping[str, Any]) -> Config:
     """Validate a config given as plain data and check every name that it mentions."""
     channels = values.get("channels", {})
     if isinstance(channels, Mapping):  # anything else is told apart below, like every other mistake
+        if channels.get("dense", {"codec": "dense"}) != {"codec": "dense"}:
+            raise FedbenchError(
+                "channels.dense: this name stands for uncompressed fp32, which methods without a channel use; "
+                "give this channel another name"
+            )
         values = {**values, "channels": {"dense": {"codec": "dense"}, **channels}}
     file = parse(File, values, "config")
     check_overrides(file.training, "config.training")
@@ -231,6 +236,8 @@ def override(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str,
         if not equals or not path:
             raise FedbenchError(f"--set {assignment}: expected key=value, for example training.rounds=5")
         layer: Any = plain_yaml(text, f"--set {assignment}")
+        if layer == {}:
+            raise FedbenchError(f"--set {assignment}: mappings are merged, so an empty one changes nothing; name a key")
         for key in reversed(path.split(".")):
             layer = {key: layer}
         values = merge(values, layer)

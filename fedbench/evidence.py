@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.errors import FedbenchError
-from fedbench.io import read_json
+from fedbench.io import read_sealed
 
 CHECKPOINT = re.compile(r"round(\d{6})-[0-9a-f]{64}\.safetensors")
 STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
@@ -52,8 +52,8 @@ class Evidence:
 
     Attributes
     ----------
-    summary : contents of summary.json; None where there is none or it cannot be read
-    damaged : why summary.json cannot be read, or None
+    summary : contents of summary.json; None where there is none, it is damaged, or a table that it names is missing
+    damaged : what is wrong with the folder of a finished run, or None
     bytes : size of the run folder and its checkpoints
     saved : the newest checkpoint's round and time, or None
     own : the run's log.txt, in which each start has a line
@@ -115,9 +115,10 @@ def gather(folder: Path, checkpoint: Path, job_log: Path) -> Evidence:
     summary = damaged = None
     if "summary.json" in files:
         try:
-            summary = read_json(folder / "summary.json")
-            if not isinstance(summary, dict):
-                summary, damaged = None, f"{folder / 'summary.json'}: not a run's summary; delete it and run again"
+            summary = read_sealed(folder / "summary.json")
+            absent = [name for name in summary["files"] if name not in files]
+            if absent:
+                summary, damaged = None, f"{folder / absent[0]}: missing; run again"
         except FedbenchError as error:
             damaged = str(error)
     rounds = [(int(match[1]), saves[name].st_mtime) for name in saves if (match := CHECKPOINT.fullmatch(name))]

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -94,7 +95,11 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, values: Any) -> None:
     """Write indented JSON; NaN and infinity become null, as JSON has neither."""
-    write_text(path, json.dumps(_finite(values), indent=2, default=_plain, allow_nan=False) + "\n")
+    write_text(path, _json(values) + "\n")
+
+
+def _json(values: Any) -> str:
+    return json.dumps(_finite(values), indent=2, default=_plain, allow_nan=False)
 
 
 def _finite(values: Any) -> Any:
@@ -133,6 +138,25 @@ def _require(path: Path, found: Collection[str], keys: Iterable[str]) -> None:
     for key in keys:
         if key not in found:
             raise FedbenchError(f"{path}: damaged (no {key!r} in it); delete it and run again")
+
+
+SEAL = re.compile(rb'(.*),\n  "sha256": "([0-9a-f]{64})"\n}\n', re.DOTALL)
+
+
+def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
+    """Write a JSON object whose last key, ``sha256``, is the SHA-256 of all text before it."""
+    body = _json(values).removesuffix("\n}").encode()
+    write_bytes(path, body + f',\n  "sha256": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode())
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Read what :func:`write_sealed` wrote; anything else is damaged."""
+    values = read_json(path, "sha256")
+    del values["sha256"]
+    seal = SEAL.fullmatch(Path(path).read_bytes())
+    if seal is None or hashlib.sha256(seal[1]).hexdigest() != seal[2].decode():
+        raise FedbenchError(f"{path}: damaged (not the contents that were written); delete it and run again")
+    return values
 
 
 def write_csv(path: Path, columns: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> str:

@@ -1,6 +1,7 @@
 """Frozen, validated option classes and their error messages."""
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache, partial
@@ -82,10 +83,14 @@ def parse(cls, values: Mapping[str, Any], path: str, also_valid: tuple[str, ...]
         raise FedbenchError(explain(error, path, (*names(cls), *also_valid))) from None
 
 
+# What pydantic puts into a key's path for the members of a union
+UNION_TAG = re.compile(r"(function-|constrained-|(dict|list|tuple|literal)\[|(str|int|float|bool)$)")
+
+
 def explain(error: ValidationError, path: str, valid: tuple[str, ...]) -> str:
     """Turn pydantic's first complaint into one line: key path, what is wrong, what is valid."""
     problem = error.errors()[0]
-    location = [str(part) for part in problem["loc"] if not str(part).startswith(("function-", "constrained-"))]
+    location = [str(part) for part in problem["loc"] if not UNION_TAG.match(str(part))]
     where = ".".join([path, *location])
     kind = problem["type"]
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):

@@ -32,15 +32,31 @@ class Plan:
     ----------
     config : a validated config
     root : results folder; the config's own where not given
+    assignments : the overrides that `config` was loaded with, for :meth:`unheeded`
     """
 
-    def __init__(self, config: Config, root: Path | None = None):
+    def __init__(self, config: Config, root: Path | None = None, assignments: Iterable[str] = ()):
         self.config = config
+        self.assignments = tuple(assignments)
         self.paths = Paths(Path(root) if root else config.results)
         self.spec = cache(self._resolve)
 
     def _resolve(self, cell: Cell) -> RunSpec:
         return resolve(self.config, cell)
+
+    def unheeded(self, spec: RunSpec) -> list[str]:
+        """What was assigned to ``training`` and does not reach this run, because one of its entries says otherwise."""
+        lines = []
+        parts = {"datasets": spec.dataset, "partitions": spec.partition, "models": spec.model, "methods": spec.method}
+        for assignment in self.assignments:
+            for key in configs.override({}, [assignment]).get("training") or ():
+                for section, plugin in reversed(parts.items()):
+                    own = getattr(plugin.entry, "training", {})
+                    if key in own:
+                        where = f"{section}.{plugin.name}.training.{key}"
+                        lines.append(f"--set {assignment}: {spec.cell.path} has {where}={own[key]}, which comes later")
+                        break
+        return lines
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
@@ -197,7 +213,17 @@ def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tupl
     Returns
     -------
     config, and the same overrides as ``key=value`` assignments for ``fedbench --set``
+
+    Raises
+    ------
+    FedbenchError
+        If a target stands where Snakemake takes it for a second config file, besides what :func:`fedbench.config.load`
+        complains about.
     """
+    files = list(files)
+    for file in files[1:]:
+        if Path(file).suffix not in (".yaml", ".yml"):
+            raise FedbenchError(f"{file}: read as a config file, since it follows --configfile; put targets first")
     assignments = [f"{key}={json.dumps(_reread(value))}" for key, value in given.items()]
     return configs.load(files, assignments), assignments
 

@@ -18,7 +18,7 @@ SHOWN = {
 def size(count: float) -> str:
     """Bytes with a decimal unit: ``size(5120) == '5.12 kB'``."""
     for unit in ("B", "kB", "MB", "GB"):
-        if abs(count) < 1000:
+        if abs(count) < 999.5:
             return f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"

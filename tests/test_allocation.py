@@ -41,6 +41,13 @@ def test_the_end_in_the_environment_comes_first(monkeypatch):
     assert allocation.time_limit() == pytest.approx(1000 - allocation.MARGIN, abs=2)
 
 
+def test_an_end_that_is_over_is_not_this_jobs(monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_JOB_END_TIME", "100")
+    monkeypatch.setattr(allocation, "ask", lambda *_: Answer(1, "", "Invalid job id specified"))
+    assert allocation.time_limit() is None
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"), [("1:40", 80.0), ("1:00:00", 3540.0), ("UNLIMITED", None), ("0:00", 0.0)]
 )

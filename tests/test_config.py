@@ -80,7 +80,7 @@ def cell(model="vit", method="fedsdg", seed=0):
         ("experiments.first.figures", [{"figure": "pareto", "axis": "x"}], r"figures\.0\.axis: input should be 'both'"),
         ("experiments.first.figures", [{"figure": "pareto", "name": "a/b"}], r"figures\.0\.name: .*match pattern"),
         ("experiments.first.figures", ["pareto", {"figure": "pareto", "axis": "total"}], r"second figure named"),
-        ("experiments.first.figures", [3], r"experiments\.first\.figures\.0"),
+        ("experiments.first.figures", [3], r"experiments\.first\.figures\.0: "),
         ("experiments.first.reference", "other", r"first\.reference: 'other' is in none of its cells"),
         ("experiments.first.cells", [], r"experiments\.first\.cells: .*at least 1"),
         ("experiments.first.seeds", [], r"experiments\.first\.seeds: .*at least 1"),
@@ -94,6 +94,11 @@ def cell(model="vit", method="fedsdg", seed=0):
         ("channels", "x", r"config\.channels: input should be an object"),
         ("channels", [], r"config\.channels: input should be an object"),
         ("channels", None, r"config\.channels: input should be an object"),
+        (
+            "channels",
+            {"dense": {"codec": "dense", "dtype": "fp16"}},
+            r"channels\.dense: .*another name",
+        ),
         ("nam", "x", r"config\.nam: unknown key; did you mean 'name'\?"),
         ("datasets", {"a b": {"source": "digits"}}, r"config\.datasets"),
     ],
@@ -242,3 +247,8 @@ def test_schema_has_the_bounds_of_numbers():
     text = str(schema())
     assert "'exclusiveMinimum': 0" in text
     assert "'gt'" not in text
+
+
+def test_an_override_that_changes_nothing_is_a_mistake():
+    with pytest.raises(FedbenchError, match=r"--set methods=\{\}: mappings are merged"):
+        config.override({"methods": {"a": 1}}, ["methods={}"])

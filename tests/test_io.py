@@ -71,3 +71,15 @@ def test_arrays_are_never_unpickled(tmp_path):
     path.write_bytes(b"nonsense")
     with pytest.raises(FedbenchError, match=r"a\.npz"):
         io.read_arrays(path)
+
+
+def test_sealed_object_comes_back_and_any_other_byte_is_damage(tmp_path):
+    path, values = tmp_path / "s.json", {"b": [1, 2.5, None], "a": {"sha256": "inner"}}
+    io.write_sealed(path, values)
+    assert io.read_sealed(path) == values
+    assert io.read_json(path)["a"] == values["a"], "plain JSON to everyone else"
+    text = path.read_text()
+    for other in (text.replace("2.5", "2.6"), text.replace("\n", " "), text[:-1], "{}", '{"sha256": "x"}', "[]", "3"):
+        path.write_text(other)
+        with pytest.raises(FedbenchError, match="damaged"):
+            io.read_sealed(path)

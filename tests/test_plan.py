@@ -53,6 +53,21 @@ def test_values_that_snakemake_leaves_as_text_are_read_again():
     assert load([SMOKE], assignments) == config
 
 
+def test_a_target_that_snakemake_takes_for_a_config():
+    with pytest.raises(FedbenchError, match=r"seed0/summary\.json: read as a config file, .*; put targets first"):
+        from_workflow([SMOKE, "results/smoke/runs/d/p/m/x/seed0/summary.json"], {})
+
+
+def test_overrides_that_do_not_reach_a_run():
+    entry = "methods.fedavg.training={rounds: 5}"
+    assignments = ["training.rounds=3", "training={rounds: 4, batch_size: 8}", "seeds=[0]", entry]
+    plan = Plan(load([SMOKE], assignments), assignments=assignments)
+    runs = {cell.method: plan.unheeded(plan.spec(cell)) for cell in plan.cells}
+    place = "digits/dirichlet/tiny-resnet/fedavg/seed0 has methods.fedavg.training.rounds=5, which comes later"
+    assert runs["fedavg"] == [f"--set {assignment}: {place}" for assignment in assignments[:2]]
+    assert runs["fedsdg"] == []
+
+
 def test_every_config_resolves_completely():
     for path in [ROOT / "config.yaml", *sorted((ROOT / "workflow/configs").glob("*.yaml"))]:
         every = Plan(load([path]))

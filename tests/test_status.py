@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from fedbench import cli, evidence
 from fedbench.config import load
+from fedbench.io import write_sealed
 from fedbench.plan import Plan
 from fedbench.status import STATES, look
 from fedbench.status_text import table, totals, totals_line
@@ -60,8 +61,13 @@ class Folders:
         self.write(self.checkpoint_folder(run) / f"round{number:06}-{HASH}.safetensors", "not a checkpoint", when)
 
     def finish(self, run: str, digest: str | None = None, **values) -> None:
-        defaults = {"digest": digest or self.digest(run), "rounds_done": 100, "seconds": {"wall": 50.0}}
-        self.write(self.plan.paths.run(self.cells[run]) / "summary.json", json.dumps(defaults | values))
+        defaults = {"digest": digest or self.digest(run), "rounds_done": 100, "seconds": {"wall": 50.0}, "files": {}}
+        self.write_summary(run, defaults | values)
+
+    def write_summary(self, run: str, values: dict) -> None:
+        path = self.plan.paths.run(self.cells[run]) / "summary.json"
+        write_sealed(path, values)
+        os.utime(path, (OLD, OLD))
 
     def status(self, run: str, now: float = NOW):
         return {status.cell.path: status for status in look(self.plan, self.plan.cells, self.checkpoints, now)}[run]
@@ -103,11 +109,18 @@ def test_checkpoint_of_another_spec_is_outdated(folders):
 
 
 def test_damaged_summary(folders):
-    for text, complaint in (("{", "not valid JSON"), ("[]", "not a run's summary")):
+    for text, complaint in (("{", "not valid JSON"), ("[]", "damaged"), ("{}", "damaged")):
         folders.write(folders.plan.paths.run(folders.cells[FLITE]) / "summary.json", text)
         status = folders.status(FLITE)
         assert status.state == "failed"
         assert complaint in status.detail
+
+
+def test_a_run_without_one_of_its_tables(folders):
+    folders.finish(FLITE, files={"rounds.csv": "0" * 64})
+    status = folders.status(FLITE)
+    assert status.state == "failed"
+    assert status.detail.endswith("rounds.csv: missing; run again")
 
 
 def test_stopped_run_is_resumable_at_the_newest_checkpoint(folders):

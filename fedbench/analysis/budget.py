@@ -1,4 +1,4 @@
-"""Methods at equal cost: the accuracy that each had reached when it had sent a given number of bytes."""
+"""Accuracy against bytes: whose bytes are counted, and what each method had reached at a given number of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from fedbench.analysis.statistics import Estimate, estimate
+from fedbench.registry import METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedbench.config import Config
+
 BUDGET = 2e8  # bytes, up and down, of all clients together
+
+
+def pools(config: Config, method: str) -> bool:
+    """Whether a method trains on all data in one place: the data would have to travel, and nobody counts them."""
+    return METHODS[config.methods[method].entry.method].target.pooled
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from fedbench.analysis.summary import COLUMNS, add_gain_over_local, flatten
 from fedbench.config import Config
 from fedbench.entries import Experiment
 from fedbench.errors import FedbenchError
-from fedbench.io import damage, read_json
+from fedbench.io import damage, read_json, read_sealed
 from fedbench.spec import Cell, Paths, cells, resolve
 
 CELL = ("dataset", "partition", "model", "method", "seed")
@@ -213,9 +213,8 @@ def collect(config: Config, paths: Paths, experiment: str | None = None) -> Coll
             continue
         rows.append(flatten(summary, cell, config, folder / "summary.json"))
         records.append(summary)
-        for file in summary["files"]:
-            name = file.removesuffix(".csv")
-            frame = _read_csv(folder / file, REQUIRED[name])
+        for name in (name for name in REQUIRED if f"{name}.csv" in summary["files"]):
+            frame = _read_csv(folder / f"{name}.csv", REQUIRED[name])
             for position, (key, value) in enumerate(asdict(cell).items()):
                 frame.insert(position, key, value)
             parts[name].append(frame)
@@ -243,9 +242,7 @@ def _read_summary(folder: Path) -> dict[str, Any] | None:
     path = folder / "summary.json"
     if not path.exists():
         return None
-    summary = read_json(path)
-    if not isinstance(summary, dict) or not {"digest", "files"} <= summary.keys():
-        raise FedbenchError(f"{path}: damaged (no digest of the spec, or no files); {AGAIN}")
+    summary = read_sealed(path)
     found = damage(folder, summary["files"])
     if found:
         raise FedbenchError(f"{found}; {AGAIN}")

@@ -131,10 +131,11 @@ def _findings(data: ExperimentData, task, rows: pd.DataFrame) -> list[str]:
     spread = "" if pd.isna(best.accuracy_low) else f" ± {percent((best.accuracy_high - best.accuracy_low) / 2)}"
     text = f"{data.title(task)}: most accurate is {best.label} with {percent(best.accuracy_mean)}{spread} %"
     if pd.notna(best.gain_over_base_mean):
-        sent = "" if pd.isna(best.bytes_total) else f", {human_bytes(best.bytes_total)} in all"
+        total = human_bytes(best.bytes_total)
+        sent = {"": "", "0": ", nothing sent"}.get(total, f", {total} in all")
         text += f" ({signed(best.gain_over_base_mean)} points over the base{sent})"
     frontier = part[part.frontier].sort_values("bytes_total", kind="stable")
-    return [f"{text}. Nothing beats, from cheap to dear: {', '.join(frontier.label)}."]
+    return [f"{text}." + (f" Nothing beats, from cheap to dear: {', '.join(frontier.label)}." if len(frontier) else "")]
 
 
 def _figure(data: ExperimentData, name: str, kind: str, paths: Paths, findings: list[str]) -> Picture:

@@ -38,9 +38,10 @@ class Variant:
 
 
 def spec_of(data: ExperimentData, cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The resolved spec, as plain data, of a run's dataset, partition, model and method."""
+    """The resolved spec, as plain data without the seed, of a run's dataset, partition, model and method."""
     names = {axis: cell[axis] for axis in VARIANT}
-    return resolve(data.config, Cell(**names, seed=0)).full
+    full = resolve(data.config, Cell(**names, seed=0)).full
+    return {key: value for key, value in full.items() if key != "seed"}
 
 
 def look_up(spec: Mapping[str, Any], path: str) -> Any:

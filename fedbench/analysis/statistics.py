@@ -63,6 +63,9 @@ def estimate(values: Sequence[float], confidence: float = 0.95) -> Estimate:
     return Estimate(n, mean, std, mean - half, mean + half)
 
 
+ROUNDING = 1e-12  # of accuracies, which are quotients of whole numbers
+
+
 def paired_difference(values: Sequence[float], reference: Sequence[float], confidence: float = 0.95) -> Difference:
     """Compare two methods on the same seeds.
 
@@ -74,14 +77,15 @@ def paired_difference(values: Sequence[float], reference: Sequence[float], confi
     -------
     Difference
         Of ``values - reference``. Fewer than two pairs give no interval and no p-value. Pairs that all
-        differ by exactly nothing have p = 1 (the t statistic itself is 0/0 there).
+        differ by nothing have p = 1, and pairs that all differ by the same number have none: without a spread there
+        is nothing to hold a difference against.
     """
     differences = _finite(np.asarray(values, float) - np.asarray(reference, float))
     found = estimate(differences, confidence)
     if found.n < 2:
         p = nan
-    elif found.std == 0:
-        p = 1.0 if found.mean == 0 else 0.0
+    elif found.std <= ROUNDING:
+        p = 1.0 if abs(found.mean) <= ROUNDING else nan
     else:
         from scipy.stats import t
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
+from fedbench.analysis.budget import pools
 from fedbench.config import Config
 from fedbench.errors import FedbenchError
-from fedbench.registry import METHODS
 from fedbench.spec import Cell
 
 SELECTIONS = ("last", "best", "tail")
@@ -92,11 +92,6 @@ def _flatten(summary: Mapping[str, Any], cell: Cell, config: Config) -> dict[str
     row |= {key: summary[key] for key in ("peak_rss_bytes", "peak_gpu_bytes")}
     row |= {"git_commit": summary["git"]["commit"], "git_dirty": summary["git"]["dirty"]}
     return row
-
-
-def pools(config: Config, method: str) -> bool:
-    """Whether a method trains on all data in one place: the data would have to travel, and nobody counts them."""
-    return METHODS[config.methods[method].entry.method].target.pooled
 
 
 def _bytes(summary: Mapping[str, Any]) -> dict[str, float]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fedbench.analysis import published
-from fedbench.analysis.budget import BUDGET, within_budget
+from fedbench.analysis.budget import BUDGET, pools, within_budget
 from fedbench.analysis.collect import Collection, ExperimentData, Task, collect
 from fedbench.analysis.layout import Layout, lay_out, to_latex, to_markdown
 from fedbench.analysis.statistics import (
@@ -22,7 +22,7 @@ from fedbench.analysis.statistics import (
     paired_difference,
     pareto_frontier,
 )
-from fedbench.analysis.summary import COLUMNS, pools
+from fedbench.analysis.summary import COLUMNS
 from fedbench.analysis.trajectory import mean_trajectory
 from fedbench.config import Config
 from fedbench.io import write_csv, write_text
@@ -135,9 +135,9 @@ def _task_rows(data: ExperimentData, task: Task, target: float | None) -> list[d
         row |= {name: float(every[column].astype(float).mean()) for name, column in AVERAGED.items()}
         followed = rounds[(rounds.method == method) & rounds.seed.isin(sound.seed)]
         row |= _target(followed, data.accuracy_by_round, target)
-        if pools(data.config, method):
-            row["bytes_to_target"] = nan
         row |= _budget(followed, data.accuracy_by_round)
+        if pools(data.config, method):
+            row |= {name: nan for name in row if name.startswith(("bytes_to_target", "accuracy_at_budget_"))}
         rows.append(row)
     _mark_frontier(rows, float(runs[data.base_accuracy].astype(float).mean()))
     return rows
@@ -163,8 +163,13 @@ def _compare(runs: pd.DataFrame, reference: pd.DataFrame, column: str, itself: b
 
 
 def _target(rounds: pd.DataFrame, column: str, target: float) -> dict[str, float]:
-    """Rounds and bytes until the seeds' mean test accuracy first reaches the target."""
+    """Rounds and bytes until the seeds' mean test accuracy first reaches the target.
+
+    Round 0, the untouched base, counts for methods that have no other round.
+    """
     course = mean_trajectory(rounds, column)
+    if course["round"].max() > 0:
+        course = course[course["round"] > 0]
     reached = cost_to_target(course["round"].array, course["bytes"].array, course["mean"].array, target)
     return {"target_accuracy": target, "rounds_to_target": reached[0], "bytes_to_target": reached[1]}
 

@@ -7,6 +7,7 @@ Nothing is changed: folders are tried with temporary files, and other programs a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,14 +39,15 @@ def examine(read_plan: Callable[[], Plan], data_root: Path, checkpoints: Path, d
     yield from cluster.slurm(ROOT / "slurm/config.yaml")
     try:
         plan = read_plan()
-        known = len(plan.cells)
+        for cell in dict.fromkeys(replace(cell, seed=0) for cell in plan.cells):
+            plan.spec(cell)
     except (FedbenchError, ImportError) as error:  # a package that is missing has had its line already
         yield Finding("missing", "config", str(error))
         yield from folders.usable("checkpoints", checkpoints, "--checkpoints")
         return
     from fedbench.doctor import inputs
 
-    yield Finding("ok", "config", f"{plan.config.name}: {known} runs")
+    yield Finding("ok", "config", f"{plan.config.name}: {len(plan.cells)} runs")
     yield from inputs.datasets(plan, data_root)
     yield from inputs.bases(plan, data_root)
     yield from folders.usable("results", plan.paths.root, "--results")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbench.io import write_csv, write_json, writing_errors
+from fedbench.io import write_csv, write_sealed, writing_errors
 
 if TYPE_CHECKING:
     from fedbench.data.base import Store
@@ -166,8 +166,8 @@ def write_results(
 ) -> None:
     """Write the folder; summary.json goes first and comes last, so that its presence means the run is complete.
 
-    It has the SHA-256 of each table under ``files``: gates.csv is only where there are gates, domains.csv where there
-    are several.
+    It is sealed, and has the SHA-256 of each table under ``files``: gates.csv is only where there are gates,
+    domains.csv where there are several.
     """
     with writing_errors(out):
         for name in ("summary.json", "domains.csv", "gates.csv"):  # another run's, which this one overwrites
@@ -179,4 +179,4 @@ def write_results(
         "gates.csv": (GATE_COLUMNS, gates),
     }
     files = {name: write_csv(out / name, columns, rows) for name, (columns, rows) in tables.items() if rows}
-    write_json(out / "summary.json", summary | {"files": files})
+    write_sealed(out / "summary.json", summary | {"files": files})

@@ -24,7 +24,7 @@ from fedbench.engine.server import Server
 from fedbench.engine.store import ClientStore
 from fedbench.engine.summary import summarise
 from fedbench.errors import FedbenchError
-from fedbench.io import damage, read_json, writing_errors
+from fedbench.io import damage, read_sealed, writing_errors
 from fedbench.locking import alone
 from fedbench.models.build import build_model
 from fedbench.randomness import stream
@@ -99,7 +99,12 @@ def _is_complete(out: Path, identity: dict[str, Any], overwrite: bool, say: Call
     """Whether the folder already holds all of this run; another run's results are an error unless overwritten."""
     if not (out / "summary.json").exists():
         return False
-    summary = read_json(out / "summary.json", *identity, "files")
+    try:
+        summary = read_sealed(out / "summary.json")
+    except FedbenchError:
+        if overwrite:
+            return False
+        raise
     if {key: summary[key] for key in identity} == identity:
         found = damage(out, summary["files"])
         if found:

@@ -13,7 +13,7 @@ import numpy as np
 
 from fedbench.config import Config, parse_entry
 from fedbench.entries import Experiment, Grid
-from fedbench.io import read_json, write_bytes, write_csv, write_json
+from fedbench.io import read_sealed, write_bytes, write_csv, write_json, write_sealed
 from fedbench.randomness import stream
 from fedbench.spec import Paths, cells, resolve
 
@@ -196,15 +196,15 @@ def write_run(world: World, cell, paths: Paths, noise: float = 0.0) -> None:
         tables["domains.csv"] = (DOMAIN_COLUMNS, _domains(final, recipe.domains))
     files = {name: write_csv(folder / name, columns, rows) for name, (columns, rows) in tables.items()}
     summary = _summary(world, cell, recipe, rounds, clients, diverged)
-    write_json(folder / "summary.json", summary | {"files": files})
+    write_sealed(folder / "summary.json", summary | {"files": files})
 
 
 def never_wrote(table) -> None:
     """Make a run one that never wrote this table."""
     summary = table.parent / "summary.json"
-    values = read_json(summary)
+    values = read_sealed(summary)
     del values["files"][table.name]
-    write_json(summary, values)
+    write_sealed(summary, values)
     table.unlink()
 
 

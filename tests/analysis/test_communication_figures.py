@@ -154,6 +154,15 @@ def test_bytes_to_target_without_a_reference(made):
     assert draw(data, "bytes-to-target", target=0.55).axes
 
 
+def test_a_target_below_the_base_is_reached_in_the_first_round(data):
+    """What the untouched base can do is no method's doing."""
+    table = build(data, 0.4).set_index("method")
+    assert table.bytes_to_target["base"] == 0
+    assert table.rounds_to_target["fedsdg"] == 1
+    assert table.bytes_to_target["fedsdg"] == 2 * 593_296 * CLIENTS
+    assert draw(data, "bytes-to-target", target=0.4).axes[0].get_xscale() == "log"
+
+
 def test_bytes_to_target_where_nobody_gets_there(data):
     assert words(draw(data, "bytes-to-target", target=0.99).axes[0]) == [
         "no method that sends bytes reaches the target"
@@ -201,6 +210,11 @@ def test_sweep_says_what_would_tell_two_methods_apart(made):
         draw(data, "sweep", x="method.dimension", series=["method.rank"])
     keys = ["method.rank", "method.match_dimension"]
     assert "rank 8, match dimension 32" in lines(draw(data, "sweep", x="method.dimension", series=keys).axes[0])
+
+
+def test_sweep_over_seeds_is_none(made):
+    with pytest.raises(FedbenchError, match=r"no run's resolved spec has a value at 'seed'"):
+        draw(made(recipes=SWEEP, models=RESNET, reference=None), "sweep", x="seed")
 
 
 @pytest.mark.parametrize("keys", [{"x": "method.dimensio"}, {"x": "method.dimension", "series": ["method.dimensio"]}])

@@ -65,11 +65,11 @@ def test_paired_difference_uses_pairs_only():
     assert found.mean == pytest.approx(0.15)
 
 
-@pytest.mark.parametrize(("a", "b", "p"), [([1.0, 2.0], [1.0, 2.0], 1.0), ([2.0, 3.0], [1.0, 2.0], 0.0)])
-def test_differences_without_spread(a, b, p):
+@pytest.mark.parametrize(("a", "b", "p"), [([1.0, 2.0], [1.0, 2.0], 1.0), ([0.8, 0.9], [0.7, 0.8], nan)])
+def test_differences_without_spread_are_not_significant_for_that(a, b, p):
     found = paired_difference(a, b)
-    assert found.p == p
-    assert found.low == found.high == found.mean
+    assert found.p == pytest.approx(p, nan_ok=True)
+    assert found.low == pytest.approx(found.high) == pytest.approx(found.mean)
 
 
 def test_one_pair_is_no_test():

@@ -1,6 +1,5 @@
 """Collecting runs and the tables made from them, against a world whose answers are known."""
 
-import json
 import shutil
 from math import isnan
 
@@ -16,7 +15,7 @@ from fedbench.analysis.tables import TARGET_MARGIN, aggregate, build
 from fedbench.analysis.text import human_bytes, percent, signed
 from fedbench.entries import Experiment, Grid
 from fedbench.errors import FedbenchError
-from fedbench.io import write_csv
+from fedbench.io import read_sealed, write_csv, write_sealed
 from fedbench.spec import Cell, Paths
 
 
@@ -175,7 +174,7 @@ def test_nothing_run_yet(tmp_path):
     ("name", "content", "message"),
     [
         ("summary.json", "{", "not valid JSON"),
-        ("summary.json", "{}", "no digest"),
+        ("summary.json", "{}", "no 'sha256'"),
         ("rounds.csv", "", "damaged"),
         ("clients.csv", 'client\n"', "damaged"),
         ("clients.csv", None, "cannot read"),
@@ -203,19 +202,27 @@ def test_a_table_that_lost_rows_is_noticed(fresh, name):
 def test_a_table_of_another_version_is_noticed(fresh):
     world, paths = fresh()
     folder = paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedavg", 0))
-    summary = json.loads((folder / "summary.json").read_text())
+    summary = read_sealed(folder / "summary.json")
     summary["files"]["rounds.csv"] = write_csv(folder / "rounds.csv", ["round"], [{"round": 20}])
-    (folder / "summary.json").write_text(json.dumps(summary))
+    write_sealed(folder / "summary.json", summary)
     with pytest.raises(FedbenchError, match=r"no column cumulative_bytes, .*; another version wrote it"):
+        aggregate(world.config, paths)
+
+
+def test_an_edited_summary_is_noticed(fresh):
+    world, paths = fresh()
+    path = paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedavg", 0)) / "summary.json"
+    path.write_text(path.read_text().replace('"diverged": false', '"diverged": true'))
+    with pytest.raises(FedbenchError, match=r"summary\.json: damaged \(not the contents that were written\)"):
         aggregate(world.config, paths)
 
 
 def test_summary_without_a_key_names_it(fresh):
     world, paths = fresh()
     path = paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedavg", 0)) / "summary.json"
-    values = json.loads(path.read_text())
+    values = read_sealed(path)
     del values["bytes"]["one_time"]
-    path.write_text(json.dumps(values))
+    write_sealed(path, values)
     with pytest.raises(FedbenchError, match="key 'one_time'"):
         aggregate(world.config, paths)
 
@@ -223,9 +230,9 @@ def test_summary_without_a_key_names_it(fresh):
 def test_selection_best_without_validation(fresh):
     world, paths = fresh(selection="best")
     for path in paths.root.glob("runs/**/summary.json"):
-        values = json.loads(path.read_text())
+        values = read_sealed(path)
         del values["selections"]["best"]
-        path.write_text(json.dumps(values))
+        write_sealed(path, values)
     with pytest.raises(FedbenchError, match=r"experiments\.main\.selection"):
         aggregate(world.config, paths)
 

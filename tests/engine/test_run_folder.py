@@ -161,6 +161,7 @@ def test_damaged_summary_is_one_clear_line(text, tmp_path, digits, ragged):
     message = r"summary\.json: (not valid JSON|damaged \(no ').*; delete it and run again"
     with pytest.raises(FedbenchError, match=message):
         run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    assert run_cell(tmp_path, digits, ragged, make_spec(**SPEC), overwrite=True).summary["rounds_done"] == 2
 
 
 def test_locked_folder_is_waited_for_until_the_time_is_over(tmp_path, digits, ragged):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from fedbench.analysis.budget import BUDGET, Spent, within_budget
+from fedbench.analysis.budget import BUDGET, Spent, pools, within_budget
 from fedbench.analysis.figures._rows import row_panels, row_remark, row_text
 from fedbench.analysis.figures._style import MUTED, method_rows, method_styles, percent_axis, styled
-from fedbench.analysis.summary import pools
 from fedbench.analysis.text import human_bytes, percent
 from fedbench.options import PositiveFloat, options
 from fedbench.registry import FIGURES
@@ -67,6 +66,9 @@ def _panel(axes: Axes, data: ExperimentData, task: Task, found: dict[str, Spent 
             row_remark(axes, place, "diverged")
             continue
         accuracy = spent.accuracy
+        if pools(data.config, method):
+            row_remark(axes, place, f"no bytes counted: all data in one place (ends at {percent(accuracy.mean)} %)")
+            continue
         if not accuracy.n:
             row_remark(axes, place, "none before the budget is spent")
             continue
@@ -84,8 +86,7 @@ def _panel(axes: Axes, data: ExperimentData, task: Task, found: dict[str, Spent 
             zorder=3,
             label=data.methods[method],
         )
-        sent = "" if pools(data.config, method) else human_bytes(spent.bytes / sharers)
-        row_text(axes, place, percent(accuracy.mean), sent)
+        row_text(axes, place, percent(accuracy.mean), human_bytes(spent.bytes / sharers))
     base = task.of(data.runs)[data.base_accuracy].astype(float).mean()
     if base == base:
         axes.axvline(base, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=1, label="_base")

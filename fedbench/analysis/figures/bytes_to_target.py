@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from fedbench.analysis.budget import pools
 from fedbench.analysis.figures._byte_axis import byte_axis
 from fedbench.analysis.figures._rows import row_panels, row_remark, row_text
 from fedbench.analysis.figures._style import method_rows, method_styles, remark, styled, tint
-from fedbench.analysis.summary import pools
 from fedbench.analysis.text import human_bytes, percent
 from fedbench.errors import FedbenchError
 from fedbench.options import PositiveFraction, options

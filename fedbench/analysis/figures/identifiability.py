@@ -94,9 +94,17 @@ def draw(data: ExperimentData, options: IdentifiabilityOptions = Identifiability
 
 
 def alignments(data: ExperimentData) -> dict[str, str]:
-    """One method for each kind of alignment that the experiment compares, the first of its kind."""
+    """One method for each kind of alignment that the experiment compares.
+
+    The reference if it is of that kind, else the first whose gate is learned, as it is in this figure, else the first.
+    """
     found: dict[str, str] = {}
-    for method in data.methods:
+
+    def plain(method: str) -> tuple[bool, bool]:
+        fixed = getattr(data.config.methods[method].options, "gate", None) == "fixed"
+        return method != data.experiment.reference, fixed
+
+    for method in sorted(data.methods, key=plain):
         alignment = getattr(data.config.methods[method].options, "alignment", None)
         if alignment is not None:
             found.setdefault(alignment, method)

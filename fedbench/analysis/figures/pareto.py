@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from fedbench.analysis.budget import pools
 from fedbench.analysis.figures._byte_axis import ByteAxis, byte_axis, byte_ticks, bytes_scale
 from fedbench.analysis.figures._labels import label_points
 from fedbench.analysis.figures._panels import Panel, panels
@@ -25,7 +26,6 @@ from fedbench.analysis.figures._style import (
     styled,
 )
 from fedbench.analysis.statistics import Estimate, estimate, pareto_frontier
-from fedbench.analysis.summary import pools
 from fedbench.errors import FedbenchError
 from fedbench.options import options
 from fedbench.registry import FIGURES

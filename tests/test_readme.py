@@ -1,0 +1,39 @@
+"""The README's commands that cost little run as they are typed."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+
+
+def commands():
+    """The README's commands for this checkout's .venv, in order, with continued lines joined."""
+    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    return re.findall(r"^ {4}(\.venv/bin/.*)$", text, re.M)
+
+
+def cheap(command):
+    """What to run for a command: dry runs for the workflow's, but for the full benchmark, which other tests plan."""
+    words = shlex.split(command, comments=True)
+    if words[0].endswith("snakemake"):
+        return [*words, "-n"] if "--configfile" in words else None
+    return words if words[1] in ("list", "cells") else None
+
+
+@pytest.mark.parametrize("words", [words for command in commands() if (words := cheap(command))], ids=" ".join)
+def test_command(words):
+    done = subprocess.run([BIN / Path(words[0]).name, *words[1:]], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() or done.stderr.strip()
+
+
+def test_the_readme_has_commands_of_every_kind():
+    found = [words[:2] for command in commands() if (words := shlex.split(command, comments=True))]
+    assert {words[1] for words in found if words[0].endswith("fedbench")} >= {"train", "cells", "aggregate", "plot"}
+    assert sum(words[0].endswith("snakemake") for words in found) >= 4
