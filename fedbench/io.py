@@ -124,10 +124,19 @@ def _plain(value: Any) -> Any:
 
 def read_json(path: Path, *keys: str) -> Any:
     """Read JSON, with `keys` an object that has them all; a missing or damaged file is one clear line."""
+    return _parse(path, _read(path), keys)
+
+
+def _read(path: Path) -> bytes:
     try:
-        values = json.loads(Path(path).read_text(encoding="utf-8"))
+        return Path(path).read_bytes()
     except OSError as error:
         raise FedbenchError(f"{path}: cannot read: {error.strerror}") from None
+
+
+def _parse(path: Path, data: bytes, keys: Collection[str]) -> Any:
+    try:
+        values = json.loads(data.decode())
     except ValueError as error:
         raise FedbenchError(f"{path}: not valid JSON ({error}); delete it and run again") from None
     _require(path, values if isinstance(values, dict) else (), keys)
@@ -151,9 +160,10 @@ def write_sealed(path: Path, values: Mapping[str, Any]) -> None:
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """Read what :func:`write_sealed` wrote; anything else is damaged."""
-    values = read_json(path, "sha256")
+    data = _read(path)
+    values = _parse(path, data, ("sha256",))
     del values["sha256"]
-    seal = SEAL.fullmatch(Path(path).read_bytes())
+    seal = SEAL.fullmatch(data)
     if seal is None or hashlib.sha256(seal[1]).hexdigest() != seal[2].decode():
         raise FedbenchError(f"{path}: damaged (not the contents that were written); delete it and run again")
     return values

@@ -306,6 +306,16 @@ def test_command(tmp_path, monkeypatch, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_config_whose_runs_cannot_be_resolved_is_a_finding_and_not_the_end(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["doctor", "--config", str(SMOKE), "--set", "training.rounds=abc"])
+    assert stopped.value.code == 1
+    out = capsys.readouterr().out
+    assert "missing  config: training of " in out
+    assert " checkpoints: " in out, "what comes after it is looked at all the same"
+
+
 def test_it_works_where_packages_are_missing(tmp_path):
     hide = "import sys; sys.modules.update(dict.fromkeys(['torch', 'numpy', 'pydantic', 'yaml', 'filelock', 'rich']))"
     result = subprocess.run(

@@ -267,6 +267,7 @@ def test_identifiability(fresh):
     recipes = {
         name: replace(RECIPES["fedsdg"], entry={"method": "fedsdg", "label": name, **options})
         for name, options in {
+            "fixed": {"gate": "fixed", "gate_value": 0.5},
             "aligned": {},
             "unaligned": {"alignment": "none"},
             "again": {"gate_init": 0.0},
@@ -279,7 +280,8 @@ def test_identifiability(fresh):
         (line,) = [line for line in axes.lines if line.get_label() == name]
         return np.array(line.get_xdata()), np.array(line.get_ydata())
 
-    assert "again" not in [line.get_label() for line in output.lines], "one of each kind"
+    shown = {line.get_label() for line in output.lines}
+    assert not shown & {"again", "fixed"}, "one of each kind, with a learned gate"
     scales, moved = course(output, "unaligned")
     assert (scales[0], scales[-1]) == pytest.approx((0.1, 10))
     assert moved[[0, -1]].min() > 0.1

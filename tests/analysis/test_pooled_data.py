@@ -4,9 +4,11 @@ import pytest
 from fake_runs import RECIPES, Recipe
 
 from fedbench.analysis.collect import collect
+from fedbench.analysis.figures.byte_budget import draw as draw_byte_budget
 from fedbench.analysis.figures.bytes_to_target import draw as draw_bytes_to_target
 from fedbench.analysis.figures.pareto import draw as draw_pareto
 from fedbench.analysis.layout import lay_out
+from fedbench.analysis.report import _findings
 from fedbench.analysis.tables import build
 
 CENTRALISED = Recipe({"method": "centralised", "label": "Centralised"}, (0.9, 0.9, 0.9))
@@ -36,6 +38,19 @@ def test_the_pareto_figure_has_a_line_for_it(data):
     assert axes.get_ylim()[1] > 0.9
     assert "Centralised" in [text.get_text() for text in figure.legends[0].get_texts()]
     assert "Centralised" not in [text.get_text() for text in axes.texts]
+
+
+def test_a_budget_of_bytes_buys_none_of_it(data):
+    (axes,) = draw_byte_budget(data).axes
+    assert "no bytes counted: all data in one place (ends at 90.0 %)" in [text.get_text() for text in axes.texts]
+    assert build(data).set_index("method").accuracy_at_budget_mean.isna()["centralised"]
+
+
+def test_the_report_does_not_call_it_free(fresh):
+    world, paths = fresh(recipes={"centralised": CENTRALISED}, reference=None)
+    data = collect(world.config, paths).experiment("main")
+    (text,) = _findings(data, data.tasks[0], build(data))
+    assert text.endswith("most accurate is Centralised with 90.0 ± 0.0 % (+40.0 points over the base).")
 
 
 def test_it_reaches_a_target_at_no_number_of_bytes(data):

@@ -100,11 +100,11 @@ def alignments(data: ExperimentData) -> dict[str, str]:
     """
     found: dict[str, str] = {}
 
-    def plain(method: str) -> tuple[bool, bool]:
+    def precedence(method: str) -> tuple[bool, bool]:
         fixed = getattr(data.config.methods[method].options, "gate", None) == "fixed"
         return method != data.experiment.reference, fixed
 
-    for method in sorted(data.methods, key=plain):
+    for method in sorted(data.methods, key=precedence):
         alignment = getattr(data.config.methods[method].options, "alignment", None)
         if alignment is not None:
             found.setdefault(alignment, method)
