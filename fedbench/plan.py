@@ -17,7 +17,7 @@ from fedbench import papers
 from fedbench.config import Config
 from fedbench.entries import Experiment
 from fedbench.errors import FedbenchError, nearest
-from fedbench.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve
+from fedbench.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve, seeded
 
 DATA_FILES = ("dataset.json", "images.npy", "arrays.npz")
 PARTITION_FILES = ("partition.npz", "partition.json", "partition.png")
@@ -113,14 +113,12 @@ class Plan:
 
     def run_digest(self, cell: Cell) -> str:
         """Identity of what a run depends on; a cell that no experiment asks for is an error."""
-        full = self._full(replace(cell if cell in self._known else find_cell(self.config, cell), seed=0))
-        return digest(
-            {**full, "seed": cell.seed}
-        )  # as RunSpec.digest; resolving once for all seeds is what makes it cheap
+        known = cell if cell in self._known else find_cell(self.config, cell)
+        return seeded(self._seedless(replace(known, seed=0)), cell.seed)
 
     @cache  # noqa: B019 (a plan lives as long as its process)
-    def _full(self, cell: Cell) -> dict[str, Any]:
-        return self.spec(cell).full
+    def _seedless(self, cell: Cell) -> str:
+        return self.spec(cell).seedless_digest  # resolved and coded once for all seeds: thousands of runs are planned
 
     @cached_property
     def _known(self) -> frozenset[Cell]:

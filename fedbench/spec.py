@@ -79,8 +79,14 @@ class RunSpec:
         }
 
     @cached_property
+    def seedless_digest(self) -> str:
+        """Identity of all that it shares with the same run from other seeds."""
+        return digest({key: value for key, value in self.full.items() if key != "seed"})
+
+    @cached_property
     def digest(self) -> str:
-        return digest(self.full)
+        """Identity of the run."""
+        return seeded(self.seedless_digest, self.seed)
 
 
 def plain(plugin: Plugin) -> dict[str, Any]:
@@ -92,6 +98,11 @@ def plain(plugin: Plugin) -> dict[str, Any]:
 def digest(values: Any) -> str:
     """A short identity of plain data."""
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def seeded(seedless: str, seed: int) -> str:
+    """The identity of a run, from that of all but its seed."""
+    return digest([seedless, seed])
 
 
 def resolve(config: Config, cell: Cell) -> RunSpec:
