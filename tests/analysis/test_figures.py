@@ -153,6 +153,17 @@ def test_learning_curves(data):
     assert bands
     over = next(line for line in sent.lines if line.get_label() == "FedSDG")
     assert over.get_xdata()[-1] == 2 * 593_296 * 10 * 20
+    for axes in figure.axes:
+        levels = [line for line in axes.lines if set(line.get_ydata()) == {0.5}]
+        assert [line.get_label() for line in levels] == ["_base"], "the base is one line"
+    assert "Base" not in texts(figure)
+
+
+def test_learning_curves_of_the_base_alone(fresh):
+    world, paths = fresh(recipes={"base": RECIPES["base"]}, reference=None)
+    figure = draw(collect(world.config, paths).experiment("main"), "learning-curves")
+    assert not figure.legends
+    assert [line.get_label() for line in figure.axes[0].lines] == ["_base"]
 
 
 def test_single_seed_curves_have_no_band(fresh):

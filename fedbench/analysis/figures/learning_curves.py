@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from fedbench.analysis.figures._byte_axis import byte_ticks, bytes_scale
@@ -54,9 +55,11 @@ def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOp
         right.sharey(left)
         right.tick_params(labelleft=False)
         curves = mean_curves(data, task)
+        base = task.of(data.runs)[data.base_accuracy].astype(float).mean()
         if curves:
-            _panel(left, data, curves, styles, "round")
-            _panel(right, data, curves, styles, "bytes")
+            moving = {method: curve for method, curve in curves.items() if not _is_level(curve, base)}
+            _panel(left, data, moving, styles, "round")
+            _panel(right, data, moving, styles, "bytes")
         elif not task.of(data.runs).diverged.any():
             raise FedbenchError(
                 f"experiment {data.name!r}, figure learning-curves: no run on {data.title(task)} has an evaluated round"
@@ -72,10 +75,11 @@ def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOp
             right.set_xlabel("Cumulative bytes up and down, all clients (log)")
         percent_axis(left.yaxis)
         for axes in (left, right):
-            base_line(axes, task.of(data.runs)[data.base_accuracy].astype(float).mean())
+            base_line(axes, base)
         handles |= {handle.get_label(): handle for handle in left.lines if not handle.get_label().startswith("_")}
-    columns = min(4 * abreast, len(handles)) if max(map(len, handles)) < 26 else 3 * abreast
-    figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
+    if handles:
+        columns = min(4 * abreast, len(handles)) if max(map(len, handles)) < 26 else 3 * abreast
+        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
 
 
@@ -90,6 +94,11 @@ def mean_curves(data: ExperimentData, task: Task) -> dict[str, pd.DataFrame]:
         if len(curve):
             curves[method] = curve
     return curves
+
+
+def _is_level(curve: pd.DataFrame, base: float) -> bool:
+    """Whether a method only ever was where the line of the untouched base is drawn."""
+    return len(curve) == 1 and math.isclose(curve["mean"].iloc[0], base)
 
 
 def _panel(
