@@ -12,3 +12,10 @@ def test_the_engine_beside_the_plain_loop():
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "MLP 3072-32-10" in done.stdout.splitlines()[1]
+
+
+def test_steps_of_flite_beside_full_weights():
+    command = [sys.executable, BENCHMARKS / "flite.py", "--depth", "8", "--repeats", "1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()[1:]] == ["stored / full", "seeded / stored"]
