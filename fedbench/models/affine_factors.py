@@ -16,7 +16,9 @@ orthogonal only on average: inner products are about P^-1/2, 0.02 for 1,728 weig
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,12 +39,26 @@ def chunk_rows(rank: int) -> int:
     return max(1, CHUNK_VALUES // rank)
 
 
-def gaussian_chunks(seed: int, layer: int, size: int, rank: int) -> Iterator[np.ndarray]:
-    """Rows of G [size, rank] in order, float32 [rows, rank] at a time."""
+def gaussian_chunks(seed: int, layer: int, size: int, rank: int, threads: int = 1) -> Iterator[np.ndarray]:
+    """Rows of G [size, rank] in order, float32 [rows, rank] at a time; with several threads as many chunks ahead."""
     rows = chunk_rows(rank)
-    for chunk, start in enumerate(range(0, size, rows)):
+
+    def draw(chunk: int) -> np.ndarray:
         rng = stream(seed, "affine-map", layer, chunk)
-        yield rng.standard_normal((min(rows, size - start), rank), dtype=np.float32)
+        return rng.standard_normal((min(rows, size - chunk * rows), rank), dtype=np.float32)
+
+    chunks = range(-(-size // rows))
+    if threads == 1 or len(chunks) == 1:
+        yield from map(draw, chunks)
+        return
+    with ThreadPoolExecutor(threads) as pool:  # NumPy lets go of the interpreter's lock while it draws
+        ahead: deque[Future[np.ndarray]] = deque()
+        for chunk in chunks:
+            ahead.append(pool.submit(draw, chunk))
+            if len(ahead) > threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 def cholesky_factor(chunks: Iterable[np.ndarray], rank: int) -> np.ndarray:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+MOST_THREADS = 4  # each draws a chunk of 2 MiB ahead, and all of them may take 16 MB
 DENSE_BYTES = 2**30  # a dense map of ResNet-18 at d = 64 would take 2.9 GB
 
 
@@ -135,7 +136,8 @@ class Seeded(Chunked):
         self.inverse = torch.from_numpy(inverse.astype(np.float32)).to(self.device)
 
     def chunks(self) -> Iterator[Tensor]:
-        for chunk in gaussian_chunks(self.seed, self.layer, self.size, self.rank):
+        threads = min(torch.get_num_threads(), MOST_THREADS)
+        for chunk in gaussian_chunks(self.seed, self.layer, self.size, self.rank, threads):
             yield torch.from_numpy(chunk).to(self.device)
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -45,6 +45,9 @@ def test_chunks_do_not_depend_on_what_was_drawn_before(monkeypatch):
     assert [len(chunk) for chunk in whole] == [8] * 12 + [4]
     again = stream(0, "affine-map", 0, 5).standard_normal((8, 8), dtype=np.float32)
     np.testing.assert_array_equal(whole[5], again)
+    for threads in (2, 3, 100):
+        for ours, theirs in zip(gaussian_chunks(0, 0, 100, 8, threads), whole, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
     assert not np.array_equal(whole[0], next(gaussian_chunks(0, 1, 100, 8)))
     assert not np.array_equal(whole[0], next(gaussian_chunks(1, 0, 100, 8)))
 
