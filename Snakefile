@@ -16,7 +16,8 @@ rule all:
         map(plan.target, plan.cells),
 
 
-# Seconds each and no GPU: not worth the wait in a cluster's queue. What takes memory or minutes is a job.
+# Seconds each and no GPU: not worth the wait in a cluster's queue. What takes memory or minutes is a job. Where Snakemake
+# should not start them all at once, as on a login node, a profile limits their resource `login`.
 localrules:
     all,
     partition,
@@ -25,7 +26,7 @@ localrules:
     report,
 
 
-# The end of a long output should say which runs failed and why, not only how many.
+# The end of a long output should say what failed and why, not only how much.
 onerror:
     print(failures(), file=sys.stderr)
 

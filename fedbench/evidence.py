@@ -22,9 +22,11 @@ STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 STARTED = re.compile(r"run ([0-9a-f]{16}) \(")
 CONTINUED = re.compile(r"continuing after round (-?\d+)$")
 PROGRESS = re.compile(r" round (\d+)/\d+: ")
-# The command line's own errors, click's, an uncaught exception's, and those of shells and clusters.
+# The command line's own errors, click's, an uncaught exception's, and those of clusters and shells, which also name the
+# line and the process: `environment: line 2: 4711 Killed  python ...`.
 FAILURE = re.compile(
-    r"(error|Error|slurmstepd: error|fatal): |Killed$|Segmentation fault|([A-Za-z_]+\.)*[A-Z]\w+Error\b"
+    r"(error|Error|slurmstepd: error|fatal): |([A-Za-z_]+\.)*[A-Z]\w+Error\b"
+    r"|(\S+: line \d+: +\d+ )?(Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction)\b"
 )
 TAIL_BYTES = 4096
 
@@ -39,7 +41,17 @@ class Log:
 
     @property
     def last(self) -> str:
-        return STAMP.sub("", self.lines[-1], count=1) if self.lines else ""
+        return STAMP.sub("", self.lines[-1], count=1)
+
+    @property
+    def complete(self) -> bool:
+        """Whether a run ended well: these are the last words of its own log and of its job's."""
+        return self.last == "complete" or self.last.endswith("/summary.json")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a run saved and left."""
+        return self.last.startswith(("stopped after round", "interrupted after round"))
 
     @property
     def failed(self) -> bool:
@@ -57,7 +69,8 @@ class Evidence:
     bytes : size of the run folder and its checkpoints
     saved : the newest checkpoint's round and time, or None
     own : the run's log.txt, in which each start has a line
-    job : the log of the workflow's job, with everything that the run printed
+    job : the log of the workflow's job, with everything that the run printed; None while it is empty, since Snakemake
+        makes it before the job runs
     lock : inode of the lock file, or None where there is none
     """
 
@@ -155,7 +168,14 @@ def _log(path: Path) -> Log | None:
             text = file.read().decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return Log(path, status.st_mtime, tuple(line.strip() for line in text.splitlines() if line.strip()))
+    lines = tuple(line.strip() for line in text.splitlines() if line.strip())
+    return Log(path, status.st_mtime, lines) if lines else None
+
+
+def last_words(path: Path) -> str | None:
+    """The last line of a log; None where there is none."""
+    log = _log(path)
+    return log.last if log else None
 
 
 def _inode(path: str) -> int | None:

@@ -6,7 +6,7 @@ running     a process of this machine holds its lock, or it wrote something a sh
 resumable   it was stopped and has a checkpoint
 failed      its last log ends with an error, or just ends
 outdated    what lies there was made from another spec; the workflow makes it again
-missing     nothing is there yet
+missing     nothing is there yet, or no longer
 ==========  ================================================================================================
 """
 
@@ -106,14 +106,16 @@ def _state(
         return "failed", evidence.damaged, None
     if log is not None and log.failed:
         return "failed", log.last, path
-    stopped = log is not None and log.last.startswith(("stopped after round", "interrupted after round"))
-    if recent and not stopped and not evidence.summary and (evidence.lock is not None or log is evidence.job):
+    ended = log is not None and (log.stopped or log.complete)
+    if recent and not ended and not evidence.summary and (evidence.lock is not None or log is evidence.job):
         # on another machine, or just killed, or still making its inputs
         return "running", f"last sign {duration(max(age, 0.0))} ago, no lock on this machine", path
     if evidence.summary or (evidence.saved and not own_checkpoint):
         return "outdated", f"{'results' if evidence.summary else 'a checkpoint'} of another spec", None
     if own_checkpoint:
         return "resumable", log.last if log else "", path
-    if log is not None:
-        return "failed", f"ended without a word{f' after: {log.last}' if log.last else ''}", path
-    return "missing", "", None
+    if log is None:
+        return "missing", "", None
+    if ended:
+        return "missing", f"its {'results were' if log.complete else 'checkpoint was'} removed", path
+    return "failed", f"ended without a word after: {log.last}", path

@@ -2,11 +2,13 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
+from fedbench.evidence import last_words
 from fedbench.progress import duration, size
 from fedbench.status import STATES, Status
 
@@ -72,11 +74,18 @@ def totals_line(statuses: Sequence[Status]) -> str:
     return f"{sums['runs']} runs: {counts}; {size(sums['bytes'])} on disk; {left}"
 
 
-def failures(statuses: Iterable[Status]) -> str:
-    """The failed runs among them: name, the last line of the log, and where that is."""
-    failed = [status for status in statuses if status.state == "failed"]
-    lines = [f"  {status.cell.path}: {status.detail} ({status.log or 'no log'})" for status in failed]
-    return "\n".join([f"{len(failed)} failed runs (fedbench status shows all):", *lines])
+def failures(jobs: Mapping[str, Path]) -> str:
+    """What failed: names, the last lines of their logs, and where these are.
+
+    Parameters
+    ----------
+    jobs : name -> log, which is missing or empty if a job never began
+    """
+    lines = [
+        f"  {name}: {last_words(log) or 'never began, the reason stands above'} ({log})"
+        for name, log in sorted(jobs.items())
+    ]
+    return "\n".join([f"{len(jobs)} failed (fedbench status shows all runs):", *lines])
 
 
 def as_json(statuses: Sequence[Status], shown: Iterable[Status]) -> str:

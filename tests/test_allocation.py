@@ -1,6 +1,9 @@
 """When a run in a SLURM job stops; the questions to a real SLURM are in tests/slurm."""
 
+import base64
+import json
 import time
+import zlib
 
 import pytest
 
@@ -10,7 +13,7 @@ from fedbench.commands import Answer
 
 @pytest.fixture(autouse=True)
 def outside(monkeypatch):
-    for variable in ("SLURM_JOB_ID", "SLURM_JOB_END_TIME"):
+    for variable in ("SLURM_JOB_ID", "SLURM_JOB_END_TIME", "SLURM_ARRAY_TASK_ID"):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -57,3 +60,18 @@ def test_otherwise_slurm_is_asked(monkeypatch, answer, expected):
     monkeypatch.setattr(allocation, "ask", lambda command, _: asked.append(command) or Answer(0, answer, ""))
     assert allocation.time_limit() == expected
     assert "--jobs=7" in asked[0]
+
+
+@pytest.mark.parametrize("form", ["--slurm-jobstep-array-execs={}", "--slurm-jobstep-array-execs '{}'"])
+def test_a_task_of_an_array_finds_its_own_command(form, monkeypatch):
+    others = {str(task): zlib.compress(f"snakemake --target-jobs 'run:seed={task}'".encode()).hex() for task in (6, 7)}
+    payload = form.format(base64.b64encode(json.dumps(others).encode()).decode())
+    arguments = ["snakemake", "--target-jobs", "run:seed=5", *payload.split(), "--mode", "remote"]
+    assert allocation.array_task(arguments) is None, "outside of arrays"
+    for task in (6, 7):
+        monkeypatch.setenv("SLURM_ARRAY_TASK_ID", str(task))
+        assert allocation.array_task(arguments) == f"snakemake --target-jobs 'run:seed={task}'"
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "5")
+    assert allocation.array_task(arguments) is None, "the first task has the command already"
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "6")
+    assert allocation.array_task(["snakemake", "--target-jobs", "run:seed=6"]) is None, "within its own command"

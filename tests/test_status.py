@@ -15,7 +15,7 @@ from fedbench.config import load
 from fedbench.io import write_sealed
 from fedbench.plan import Plan
 from fedbench.status import STATES, look
-from fedbench.status_text import table, totals, totals_line
+from fedbench.status_text import failures, table, totals, totals_line
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workflow/configs/smoke.yaml"
@@ -164,6 +164,9 @@ def test_failed_run_ends_with_its_last_line(folders):
         ["torch.OutOfMemoryError: CUDA out of memory"],
         ["Usage: fedbench train", "Error: Missing option '--dataset'."],
         ["slurmstepd: error: Detected 1 oom_kill event"],
+        ['environment: line 2: 26136 Killed                  python -m fedbench "$command" "$@"'],
+        ["/bin/sh: line 1:   411 Segmentation fault      (core dumped) python -m fedbench"],
+        ["Killed"],
     ],
 )
 def test_failures_of_many_kinds(folders, lines):
@@ -181,6 +184,28 @@ def test_a_run_that_ended_without_a_word_has_failed(folders):
         "failed",
         f"ended without a word after: {FLITE} round 0/100: accuracy 10 %",
     )
+
+
+@pytest.mark.parametrize("when", [OLD, NOW - 5])
+@pytest.mark.parametrize(
+    ("last", "detail"),
+    [
+        ("results/runs/x/seed0/summary.json", "its results were removed"),
+        ("stopped after round 5 (SIGTERM); start again to continue", "its checkpoint was removed"),
+    ],
+)
+def test_a_run_whose_files_were_removed_is_missing(folders, last, detail, when):
+    folders.job_log(FLITE, f"{FLITE} round 5/100: loss 1", last, when=when)
+    status = folders.status(FLITE)
+    assert (status.state, status.detail) == ("missing", detail)
+
+
+def test_an_empty_log_says_nothing(folders):
+    folders.job_log(FLITE, when=NOW - 5)
+    assert folders.status(FLITE).state == "missing", "Snakemake makes it when it submits the job"
+    folders.checkpoint(FLITE, 5)
+    folders.started(FLITE)
+    assert folders.status(FLITE).state == "resumable"
 
 
 def test_a_newer_stop_hides_an_older_error(folders):
@@ -340,3 +365,15 @@ def test_three_thousand_runs_take_little_more_than_reading_their_files(tmp_path)
 
     assert totals(report())["states"]["done"] == 1004
     assert min(seconds(report) / seconds(read) for _ in range(3)) < 3
+
+
+def test_failures_name_jobs_of_all_kinds(tmp_path):
+    (tmp_path / "a.log").write_text("loading\nerror: no such file\n")
+    (tmp_path / "b.log").touch()
+    jobs = {"run x/seed0": tmp_path / "b.log", "prepare x": tmp_path / "a.log", "base x/m": tmp_path / "missing.log"}
+    assert failures(jobs).splitlines() == [
+        "3 failed (fedbench status shows all runs):",
+        f"  base x/m: never began, the reason stands above ({tmp_path / 'missing.log'})",
+        f"  prepare x: error: no such file ({tmp_path / 'a.log'})",
+        f"  run x/seed0: never began, the reason stands above ({tmp_path / 'b.log'})",
+    ]

@@ -150,9 +150,9 @@ def test_a_run_stops_before_its_time_limit_and_is_submitted_again(faulty, cluste
 
 def test_a_run_that_always_fails_stops_no_other_and_is_named_at_the_end(faulty):
     assert faulty.status == 1
-    end = faulty.grid.text().split("failed runs (fedbench status shows all):")[-1]
+    end = faulty.grid.text().split("1 failed (fedbench status shows all runs):")[-1]
     name, log = "digits/even/mlp/broken/seed0", "results/faults/logs/run/digits/even/mlp/broken/seed0.log"
-    assert re.search(rf"^  {name}: error: .*does not fit fp16.* \({log}\)$", end, re.M), end
+    assert re.search(rf"^  run {name}: error: .*does not fit fp16.* \({log}\)$", end, re.M), end
     assert "does not fit fp16" in (faulty.grid.folder / log).read_text()
 
 
@@ -194,10 +194,13 @@ def test_a_job_that_slurm_starts_again_continues(fault, cluster, on_cluster, ref
 
 @pytest.mark.slow
 def test_short_runs_as_one_array(on_cluster, reference):
+    """Runs of unequal lengths, and one that fails, be it the array's first or not."""
     site = SITE.replace("attempt if wildcards.method == 'limited' else 10", "10")
     arrays = (ROOT / "workflow/profiles/arrays/config.yaml").read_text()
     grid = on_cluster("arrays", reference.config, site + arrays, reference.inputs)
-    grid.run("--", *map(target, GOOD))
+    grid.run("--retries", "0", "--", *map(target, (*GOOD, "broken")), status=1)
     assert grid.text().count("Submitted array job") == 1
     assert "has been submitted with" not in grid.text(), "no job beside it"
+    assert "Removing output files" not in grid.text()
+    assert re.search(r"^1 failed .*\n  run digits/even/mlp/broken/seed0: error: .*does not fit fp16", grid.text(), re.M)
     assert numbers(grid.folder / RUNS) == reference.numbers

@@ -12,6 +12,7 @@ rule aggregate:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
+        login=1,
         mem_mb=4000,
         runtime=30,
     params:
@@ -40,6 +41,7 @@ rule figure:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
+        login=1,
         mem_mb=4000,
         runtime=30,
     params:

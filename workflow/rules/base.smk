@@ -12,6 +12,7 @@ rule base:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
+        gpu=1,
         mem_mb=8000,
         runtime=240,
     params:

@@ -1,4 +1,5 @@
 # What all rules share: the validated config, its plan, and how the command line is called.
+import os
 import re
 import shlex
 import sys
@@ -6,11 +7,15 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from fedbench.allocation import array_task
 from fedbench.errors import FedbenchError
 from fedbench.plan import Plan, from_workflow
 from fedbench.spec import Cell
-from fedbench.status import look
 from fedbench.status_text import failures as failures_of
+
+# Before anything else: this may not be the process that should be at work.
+if command := array_task(sys.argv):
+    os.execvp("sh", ["sh", "-c", command])
 
 
 def told(function, *arguments):
@@ -113,8 +118,14 @@ def summaries(wildcards):
 
 
 def failures():
-    """The failed runs of the config with their last words and their logs."""
-    return failures_of(look(plan, plan.cells, Path("checkpoints")))
+    """The jobs that failed for good, with their last words and their logs."""
+    jobs = {}
+    for failed in workflow.scheduler.failed:
+        for job in failed.jobs if failed.is_group() else [failed]:
+            parts = job.wildcards.items()
+            where = [f"seed{part}" if name == "seed" else part for name, part in parts]
+            jobs[" ".join([job.rule.name, "/".join(where)])] = Path(job.log[0])
+    return failures_of(jobs)
 
 
 def no_such_target(wildcards):

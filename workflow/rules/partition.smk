@@ -19,6 +19,7 @@ rule partition:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
+        login=1,
         mem_mb=2000,
         runtime=15,
     params:

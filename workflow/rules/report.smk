@@ -18,6 +18,7 @@ rule report:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
+        login=1,
         mem_mb=4000,
         runtime=30,
     shell:

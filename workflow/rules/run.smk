@@ -16,6 +16,7 @@ rule run:
         "../../envs/fedbench.yaml"
     threads: 1
     resources:
+        gpu=1,
         mem_mb=8000,
         runtime=240,
     params:
