@@ -7,10 +7,12 @@ this one, is neither used nor disturbed, and only what was started is stopped.
 import csv
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -233,3 +235,25 @@ def numbers(results: Path) -> dict[str, list[dict[str, str]]]:
             {column: value for column, value in row.items() if not re.search("seconds|rss", column)} for row in rows
         ]
     return tables
+
+
+def main() -> None:
+    """A cluster to try things on, until Ctrl-C."""
+    install()
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    cluster = Cluster(folder)
+    try:
+        cluster.start()
+        for name in ("SLURM_CONF", "PATH"):
+            print(f"export {name}={shlex.quote(cluster.environment[name])}")
+        print("# there is no accounting: --slurm-status-command squeue. Ctrl-C stops the cluster", flush=True)
+        signal.pause()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        cluster.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

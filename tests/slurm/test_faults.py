@@ -46,7 +46,6 @@ SITE = """
 retries: 2
 set-resources:
   run:
-    gpu: 1
     mem_mb: 1000
     runtime: "2 * attempt if wildcards.method == 'limited' else 10"
 """

@@ -205,14 +205,20 @@ def test_other_configs_are_planned(tmp_path, name):
     assert jobs["run"] == len(Plan(load([config])).cells)
 
 
-def test_slurm_profile_asks_for_gpus_only_where_models_train(tmp_path):
-    result = snakemake(tmp_path, "--dry-run", "--profile", ROOT / "slurm")
+@pytest.mark.parametrize("setting", [[], ["--set-resources", "run:runtime=60"]], ids=["profile", "one call"])
+def test_slurm_profile_asks_for_gpus_only_where_models_train(tmp_path, setting):
+    """Whatever is set in place of the profile's resources."""
+    result = snakemake(tmp_path, "--dry-run", "--profile", ROOT / "slurm", *setting)
     assert result.returncode == 0, result.stderr[-2000:]
     blocks = re.findall(
         r"^rule (\w+):\n(.*?)(?=^\[|^Job stats)", result.stdout + result.stderr, re.MULTILINE | re.DOTALL
     )
     assert len(blocks) == 19
-    assert {rule for rule, text in blocks if re.search(r"resources: .*gpu=1", text)} == {"base", "run"}
+    asks = {
+        resource: {rule for rule, text in blocks if re.search(rf"resources: .*\b{resource}=1\b", text)}
+        for resource in ("gpu", "login")
+    }
+    assert asks == {"gpu": {"base", "run"}, "login": {"partition", "aggregate", "figure", "report"}}
 
 
 def test_slurm_resources_follow_the_model_and_a_sites_settings(tmp_path):
@@ -220,7 +226,7 @@ def test_slurm_resources_follow_the_model_and_a_sites_settings(tmp_path):
     site = tmp_path / "site"
     site.mkdir()
     minutes = "7 if wildcards.model == 'tiny-vit' else 9"
-    text = f"default-resources: {{slurm_account: mine}}\nset-resources: {{run: {{gpu: 1, runtime: {minutes}}}}}"
+    text = f"default-resources: {{slurm_account: mine}}\nset-resources: {{run: {{runtime: {minutes}}}}}"
     (site / "config.yaml").write_text(text)
     runs = {}
     for name, arguments in {"ours": [], "site": ["--workflow-profile", site]}.items():
