@@ -119,7 +119,8 @@ def load(folder: Path, digest: str, say) -> State | None:
     for path in files:
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != NAME.fullmatch(path.name)[2]:
-            say(f"checkpoint {path} is damaged (its checksum does not match); trying the one before it")
+            before = "" if path == files[-1] else "; trying the one before it"
+            say(f"checkpoint {path} is damaged (its checksum does not match){before}")
             continue
         metadata = _metadata(data)
         if metadata["digest"] != digest:
