@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,20 @@ from fedbench.commands import Answer, ask
 from fedbench.config import load
 from fedbench.doctor import cluster, folders, inputs, machine, software
 from fedbench.doctor.finding import Finding
+from fedbench.errors import FedbenchError
+from fedbench.gpus import resolve
 from fedbench.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workflow/configs/smoke.yaml"
 PROFILE = ROOT / "slurm/config.yaml"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """No choice of GPUs by whoever runs the tests."""
+    for variable in ("FEDBENCH_GPUS", "FEDBENCH_DEVICE", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 def levels(findings) -> list[str]:
@@ -116,11 +127,58 @@ def test_devices(monkeypatch):
     assert levels(machine.devices("cuda:2")) == ["ok", "ok", "missing"]
     torch_says(monkeypatch, "13.0")
     assert levels(machine.devices("cpu")) == ["ok"]
-    assert levels(machine.devices("cuda")) == ["missing", "ok"]
+    assert levels(machine.devices("cuda")) == ["missing"]
     torch_says(monkeypatch, "13.0", cards=2)
     assert "CUDA_VISIBLE_DEVICES" in str(next(machine.devices("auto")))
     torch_says(monkeypatch, None, cards=2)
     assert "install torch with CUDA" in str(next(machine.devices("auto")))
+    monkeypatch.setenv("FEDBENCH_GPUS", "")
+    assert levels(machine.devices("auto")) == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize(
+    "name", ["auto", "cpu", "cuda", "cuda:1", "cuda:2", "gpu", "cuda:", "cuda:x", "cuda:²", "", "CPU"]
+)
+def test_a_device_is_judged_as_runs_judge_it(monkeypatch, name, count):
+    torch_says(monkeypatch, "13.0", *["Card"] * count)
+    bad = [finding.text for finding in machine.devices(name) if finding.level == "missing"]
+    with pytest.raises(FedbenchError, match=f"^{re.escape(bad[0])}$") if bad else nullcontext():
+        resolve(name, count)
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "names", "expected"),
+    [
+        ("0,1", "auto", ["A", "B"], ["ok       FEDBENCH_GPUS: 2 runs at a time, on GPUs 0, 1", "GPU 0: A", "GPU 1: B"]),
+        ("5,3,5", "cuda", ["A", "B"], ["FEDBENCH_GPUS: 3 runs at a time, on GPUs 5, 3", "GPU 5: A", "GPU 3: B"]),
+        ("3", "auto", ["A"], ["FEDBENCH_GPUS: one run at a time, on GPU 3", "GPU 3: A"]),
+        ("", "auto", [], ["FEDBENCH_GPUS: empty, runs use the CPU", "ok       devices: no GPU, runs use the CPU"]),
+        ("", "cuda", [], ["FEDBENCH_GPUS: empty", "missing  devices: --device cuda: not here"]),
+        ("3", "auto", [], ["FEDBENCH_GPUS: one run", "missing  devices: FEDBENCH_GPUS=3: torch finds no such GPU"]),
+        ("0;1", "auto", ["A"], ["missing  devices: FEDBENCH_GPUS=0;1: '0;1' is no GPU"]),
+        ("0;1", "cuda:0", ["A"], ["ok       FEDBENCH_GPUS: not heeded", "GPU 0: A"]),
+    ],
+)
+def test_named_gpus(monkeypatch, programs, text, device, names, expected):
+    monkeypatch.setenv("FEDBENCH_GPUS", text)
+    torch_says(monkeypatch, "13.0", *names)
+    lines = [str(finding) for finding in machine.devices(device)]
+    assert len(lines) == len(expected)
+    for line, part in zip(lines, expected, strict=True):
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "shown"),
+    [("5,3,5", "auto", "5,3"), ("GPU-1a", "cuda", "GPU-1a"), ("", "auto", ""), ("5", "cpu", "7"), ("5", "cuda:0", "7")],
+)
+def test_torch_is_shown_what_runs_see(monkeypatch, programs, text, device, shown):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setenv("FEDBENCH_GPUS", text)
+    stop = "sys.exit('sees <' + os.environ['CUDA_VISIBLE_DEVICES'] + '>')"
+    monkeypatch.setattr(machine, "PROBE", machine.PROBE.replace("import torch", stop))
+    assert f"torch does not work (sees <{shown}>)" in str(list(machine.devices(device))[-1])
 
 
 def test_a_torch_that_does_not_work(monkeypatch):
