@@ -88,13 +88,19 @@ def status(plan, match, states, as_json, checkpoints):
 @data_root_option
 @device_option
 @resumable
-def doctor(files, assignments, results, data_root, device, checkpoints):
+@click.option(
+    "--workflow-profile",
+    "site",
+    type=FOLDER,
+    help="A site's settings for SLURM, laid over the slurm profile; what the cluster lacks then is missing, too.",
+)
+def doctor(files, assignments, results, data_root, device, checkpoints, site):
     """Say whether this machine can run a config, and what to do if not; exit status 1 if something is missing."""
     from fedbench.doctor import examine
 
     missing = 0
     read = functools.partial(read_plan, files, assignments, results)
-    for finding in examine(read, data_root, checkpoints, device):
+    for finding in examine(read, data_root, checkpoints, device, site):
         click.echo(finding)
         missing += finding.level == "missing"
     if missing:

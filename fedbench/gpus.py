@@ -10,29 +10,68 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import takewhile
 from pathlib import Path
 
 from fedbench.commands import ask
 from fedbench.errors import FedbenchError
 
 CHOSEN, VISIBLE = "FEDBENCH_GPUS", "CUDA_VISIBLE_DEVICES"
-HIDDEN = {"", "-1", "NoDevFiles"}  # what schedulers write to hide every GPU
+NAME = re.compile(r"0|[1-9][0-9]*|(GPU|MIG)-[0-9A-Za-z-]+(/[0-9]+/[0-9]+)?")
 POLL_SECONDS = 0.5
+
+
+def heeds(device: str) -> bool:
+    """Whether a process with this ``--device`` heeds FEDBENCH_GPUS: not if it names one, nor if SLURM has chosen."""
+    return device in ("auto", "cuda") and "SLURM_JOB_ID" not in os.environ
+
+
+def named() -> list[str] | None:
+    """Names in FEDBENCH_GPUS, where a GPU named twice takes two jobs at a time; None if it is not set.
+
+    Raises
+    ------
+    FedbenchError
+        If one is no name of a GPU, or of none that ``nvidia-smi`` lists. Where that lists nothing, torch has to judge.
+    """
+    text = os.environ.get(CHOSEN)
+    if text is None or not text.strip():
+        return None if text is None else []
+    names = [name.strip() for name in text.split(",")]
+    listing = _listing()
+    numbers, uuids = re.findall(r"^GPU (\d+):", listing, re.MULTILINE), re.findall(r"\(UUID: (\S+?)\)", listing)
+    for name in names:
+        if not NAME.fullmatch(name):
+            raise FedbenchError(
+                f"{CHOSEN}={text}: {name!r} is no GPU; give numbers or UUIDs (GPU-..., MIG-...) with commas between, "
+                "or nothing for the CPU"
+            )
+        # as CUDA does, the beginning of a UUID will do
+        if numbers and name not in numbers and not any(uuid.startswith(name) for uuid in uuids):
+            there = numbers if name.isdecimal() else uuids
+            raise FedbenchError(f"{CHOSEN}={text}: there is no GPU {name} here; `nvidia-smi -L` has {', '.join(there)}")
+    return names
 
 
 def visible() -> list[str]:
     """Names of the GPUs that jobs may use: numbers, or the UUIDs of GPUs and of MIG slices.
 
-    The first that is set decides: FEDBENCH_GPUS (where a GPU named twice takes two jobs at a time),
-    CUDA_VISIBLE_DEVICES, and what ``nvidia-smi`` lists. With FEDBENCH_DEVICE=cpu there are none.
+    The first that is set decides: FEDBENCH_GPUS, CUDA_VISIBLE_DEVICES, and what ``nvidia-smi`` lists. With
+    FEDBENCH_DEVICE=cpu there are none.
     """
     if os.environ.get("FEDBENCH_DEVICE") == "cpu":
         return []
-    for variable in (CHOSEN, VISIBLE):
-        if variable in os.environ:
-            names = [name.strip() for name in os.environ[variable].split(",")]
-            return [] if names[0] in HIDDEN else [name for name in names if name]
-    return listed(ask(["nvidia-smi", "-L"], 20).output)
+    names = named()
+    if names is not None:
+        return names
+    if VISIBLE in os.environ:
+        # CUDA stops at what is no name, too: schedulers hide every GPU with "-1" or "NoDevFiles"
+        return list(takewhile(NAME.fullmatch, (name.strip() for name in os.environ[VISIBLE].split(","))))
+    return listed(_listing())
+
+
+def _listing() -> str:
+    return ask(["nvidia-smi", "-L"], 20).output
 
 
 def listed(text: str) -> list[str]:
@@ -49,10 +88,11 @@ def listed(text: str) -> list[str]:
 
 @contextmanager
 def own_gpu(device: str, say: Callable[[str], None]) -> Iterator[str | None]:
-    """Hold one of several visible GPUs, waiting until one is free, and show only this one to the process.
+    """Hold one of the GPUs that jobs may use, waiting until one is free, and show only this one to the process.
 
     Nothing is chosen where there is nothing to choose: a device other than ``auto`` or ``cuda``, a job of SLURM
-    (which has chosen already), fewer than two GPUs. CUDA must not have been initialised yet.
+    (which has chosen already), fewer than two GPUs unless FEDBENCH_GPUS names them. CUDA must not have been
+    initialised yet.
 
     Parameters
     ----------
@@ -62,15 +102,15 @@ def own_gpu(device: str, say: Callable[[str], None]) -> Iterator[str | None]:
     Yields
     ------
     str or None
-        The GPU's name as in CUDA_VISIBLE_DEVICES.
+        What is in CUDA_VISIBLE_DEVICES then: the GPU's name, or nothing if FEDBENCH_GPUS is empty.
     """
-    names = visible() if device in ("auto", "cuda") and "SLURM_JOB_ID" not in os.environ else []
-    if len(names) < 2:
+    names = _choice(device)
+    if names is None:
         yield None
         return
     with ExitStack() as stack:
-        name = _take(names, _folder(), stack, say)
-        say(f"using GPU {name} of {','.join(names)}")
+        name = _take(names, _folder(), stack, say) if names else ""
+        say(f"using GPU {name} of {','.join(names)}" if names else f"using no GPU, {CHOSEN} is empty")
         before = os.environ.get(VISIBLE)
         os.environ[VISIBLE] = name
         try:
@@ -80,6 +120,42 @@ def own_gpu(device: str, say: Callable[[str], None]) -> Iterator[str | None]:
                 del os.environ[VISIBLE]
             else:
                 os.environ[VISIBLE] = before
+
+
+def resolve(device: str, found: int) -> str:
+    """Name of the torch device that ``--device`` means: a GPU for ``auto`` where there is one.
+
+    Parameters
+    ----------
+    device : ``auto``, ``cpu``, ``cuda`` or ``cuda:1``
+    found : GPUs that torch sees
+
+    Raises
+    ------
+    FedbenchError
+        If there is no such device, or none of the GPUs that FEDBENCH_GPUS names.
+    """
+    if not found and heeds(device) and named():
+        text = f"{CHOSEN}={os.environ[CHOSEN]}"
+        raise FedbenchError(f"{text}: torch finds no such GPU here; correct it, or use --device cpu (FEDBENCH_DEVICE)")
+    if device == "auto":
+        return "cuda" if found else "cpu"
+    gpu = re.fullmatch(r"cuda(?::(0|[1-9][0-9]*))?", device)
+    if device != "cpu" and (gpu is None or int(gpu[1] or 0) >= found):
+        others = f", or cuda:N with N < {found}" if found else ""
+        raise FedbenchError(f"--device {device}: not here; use auto or cpu{others}")
+    return device
+
+
+def _choice(device: str) -> list[str] | None:
+    """GPUs to take one of, none at all, or None where there is no choice."""
+    if not heeds(device):
+        return None
+    names = named()
+    if names is None:
+        found = visible()
+        return found if len(found) > 1 else None
+    return names
 
 
 def _folder() -> Path:

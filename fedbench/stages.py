@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedbench.errors import FedbenchError
+from fedbench.gpus import resolve
 from fedbench.locking import alone
 from fedbench.plan import Plan
 from fedbench.spec import RunSpec, digest
@@ -167,15 +167,7 @@ def choose_device(name: str) -> Any:
     """
     import torch
 
-    found = torch.cuda.device_count()
-    if name == "auto":
-        name = "cuda" if found else "cpu"
-    kind, _, index = name.partition(":")
-    if name != "cpu" and (kind != "cuda" or not (index or "0").isdecimal() or int(index or 0) >= found):
-        raise FedbenchError(
-            f"--device {name}: not here; use auto or cpu{', or cuda:N with N < ' + str(found) if found else ''}"
-        )
-    return torch.device(name)
+    return torch.device(resolve(name, torch.cuda.device_count()))
 
 
 def set_threads(count: int) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,12 +15,21 @@ from fedbench import cli
 from fedbench.commands import Answer, ask
 from fedbench.config import load
 from fedbench.doctor import cluster, folders, inputs, machine, software
+from fedbench.doctor import profile as profiles
 from fedbench.doctor.finding import Finding
+from fedbench.errors import FedbenchError
+from fedbench.gpus import resolve
 from fedbench.plan import Plan
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workflow/configs/smoke.yaml"
-PROFILE = ROOT / "slurm/config.yaml"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """No choice of GPUs by whoever runs the tests."""
+    for variable in ("FEDBENCH_GPUS", "FEDBENCH_DEVICE", "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"):
+        monkeypatch.delenv(variable, raising=False)
 
 
 def levels(findings) -> list[str]:
@@ -116,11 +127,58 @@ def test_devices(monkeypatch):
     assert levels(machine.devices("cuda:2")) == ["ok", "ok", "missing"]
     torch_says(monkeypatch, "13.0")
     assert levels(machine.devices("cpu")) == ["ok"]
-    assert levels(machine.devices("cuda")) == ["missing", "ok"]
+    assert levels(machine.devices("cuda")) == ["missing"]
     torch_says(monkeypatch, "13.0", cards=2)
     assert "CUDA_VISIBLE_DEVICES" in str(next(machine.devices("auto")))
     torch_says(monkeypatch, None, cards=2)
     assert "install torch with CUDA" in str(next(machine.devices("auto")))
+    monkeypatch.setenv("FEDBENCH_GPUS", "")
+    assert levels(machine.devices("auto")) == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize(
+    "name", ["auto", "cpu", "cuda", "cuda:1", "cuda:2", "gpu", "cuda:", "cuda:x", "cuda:²", "", "CPU"]
+)
+def test_a_device_is_judged_as_runs_judge_it(monkeypatch, name, count):
+    torch_says(monkeypatch, "13.0", *["Card"] * count)
+    bad = [finding.text for finding in machine.devices(name) if finding.level == "missing"]
+    with pytest.raises(FedbenchError, match=f"^{re.escape(bad[0])}$") if bad else nullcontext():
+        resolve(name, count)
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "names", "expected"),
+    [
+        ("0,1", "auto", ["A", "B"], ["ok       FEDBENCH_GPUS: 2 runs at a time, on GPUs 0, 1", "GPU 0: A", "GPU 1: B"]),
+        ("5,3,5", "cuda", ["A", "B"], ["FEDBENCH_GPUS: 3 runs at a time, on GPUs 5, 3", "GPU 5: A", "GPU 3: B"]),
+        ("3", "auto", ["A"], ["FEDBENCH_GPUS: one run at a time, on GPU 3", "GPU 3: A"]),
+        ("", "auto", [], ["FEDBENCH_GPUS: empty, runs use the CPU", "ok       devices: no GPU, runs use the CPU"]),
+        ("", "cuda", [], ["FEDBENCH_GPUS: empty", "missing  devices: --device cuda: not here"]),
+        ("3", "auto", [], ["FEDBENCH_GPUS: one run", "missing  devices: FEDBENCH_GPUS=3: torch finds no such GPU"]),
+        ("0;1", "auto", ["A"], ["missing  devices: FEDBENCH_GPUS=0;1: '0;1' is no GPU"]),
+        ("0;1", "cuda:0", ["A"], ["ok       FEDBENCH_GPUS: not heeded", "GPU 0: A"]),
+    ],
+)
+def test_named_gpus(monkeypatch, programs, text, device, names, expected):
+    monkeypatch.setenv("FEDBENCH_GPUS", text)
+    torch_says(monkeypatch, "13.0", *names)
+    lines = [str(finding) for finding in machine.devices(device)]
+    assert len(lines) == len(expected)
+    for line, part in zip(lines, expected, strict=True):
+        assert part in line
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "shown"),
+    [("5,3,5", "auto", "5,3"), ("GPU-1a", "cuda", "GPU-1a"), ("", "auto", ""), ("5", "cpu", "7"), ("5", "cuda:0", "7")],
+)
+def test_torch_is_shown_what_runs_see(monkeypatch, programs, text, device, shown):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    monkeypatch.setenv("FEDBENCH_GPUS", text)
+    stop = "sys.exit('sees <' + os.environ['CUDA_VISIBLE_DEVICES'] + '>')"
+    monkeypatch.setattr(machine, "PROBE", machine.PROBE.replace("import torch", stop))
+    assert f"torch does not work (sees <{shown}>)" in str(list(machine.devices(device))[-1])
 
 
 def test_a_torch_that_does_not_work(monkeypatch):
@@ -154,68 +212,194 @@ def slurm(programs, sinfo: str = SINFO, accounting: str = "none", age: int = 300
     programs("sacct", sacct)
 
 
-def test_no_slurm(programs):
-    assert levels(cluster.slurm(PROFILE)) == ["ok"]
+@pytest.fixture
+def site(tmp_path):
+    """Write a site's own settings; returns their folder."""
+
+    def write(text: str, name: str = "config.yaml") -> Path:
+        (tmp_path / "site").mkdir(exist_ok=True)
+        (tmp_path / "site" / name).write_text(text)
+        return tmp_path / "site"
+
+    return write
+
+
+def found(site: Path | None = None) -> dict[str, list[Finding]]:
+    """Findings about the cluster by what they are about."""
+    findings: dict[str, list[Finding]] = {}
+    for finding in cluster.slurm(ROOT, site):
+        findings.setdefault(finding.what, []).append(finding)
+    return findings
+
+
+# ~/fedbench-site/config.yaml of docs/slurm.md, for the pretended cluster
+GOOD = """\
+default-resources: {slurm_account: my-account, slurm_partition: gpu}
+set-resources:
+  base: {gpu: 1, slurm_partition: gpu, mem_mb: 16000 * attempt}
+  run: {gpu: 1, slurm_partition: gpu, mem_mb: 32000 if wildcards.model == "resnet34" else 16000}
+slurm-status-command: squeue
+slurm-init-seconds-before-status-checks: 5
+"""
+
+
+def test_no_slurm(programs, site):
+    assert levels(cluster.slurm(ROOT, None)) == ["ok"]
+    assert levels(cluster.slurm(ROOT, site(GOOD))) == ["missing"]
     programs("sbatch", "exit 0")
-    [finding] = cluster.slurm(PROFILE)
+    [finding] = cluster.slurm(ROOT, None)
     assert finding.text == "squeue, scancel, sinfo, scontrol not found"
 
 
-def test_cluster_without_accounting(programs, tmp_path):
+def test_after_what_the_docs_say_nothing_remains(programs, site):
     slurm(programs)
-    profile = tmp_path / "config.yaml"
-    profile.write_text("# slurm-status-command: squeue\n")
-    found = list(cluster.slurm(profile))
-    assert [(finding.level, finding.what) for finding in found] == [
-        ("ok", "partition gpu*"),
-        ("warning", "partition old"),
-        ("warning", "accounting"),
-    ]
-    assert found[0].text == "up, nodes: 1 idle, 3 down*; 2 cores and 20 GB each, gpu:1, time limit infinite"
-    assert found[2].fix.startswith("set slurm-status-command: squeue in slurm/config.yaml")
-    profile.write_text("slurm-status-command: squeue\n")
-    assert str(list(cluster.slurm(profile))[-1]) == "ok       accounting: no database; the profile asks squeue"
-
-
-def test_cluster_that_forgets_its_jobs_at_once(programs, tmp_path):
-    slurm(programs, age=2)
-    assert str(list(cluster.slurm(tmp_path / "none"))[-1]).startswith(
-        "warning  squeue: forgets jobs 2 s after their end"
+    findings = found()
+    assert findings["partition gpu*"][0].text == (
+        "up, nodes: 1 idle, 3 down*; 2 cores and 20 GB each, gpu:1, time limit infinite"
     )
-
-
-def test_cluster_with_accounting(programs, tmp_path):
-    slurm(programs, accounting="slurmdbd", sacct="exit 0")
-    profile = tmp_path / "config.yaml"
-    profile.write_text("jobs: 3\n")
-    assert (
-        str(list(cluster.slurm(profile))[-1]) == "ok       accounting: slurmdbd, sacct answers; the profile asks sacct"
+    assert findings["partition old"][0].level == "warning"
+    [accounting] = findings["accounting"]
+    assert accounting.level == "warning"
+    assert accounting.fix == (
+        "set slurm-status-command: squeue in a folder of your own for --workflow-profile (docs/slurm.md), "
+        "else jobs are never seen to end"
     )
-    profile.write_text("slurm-status-command: squeue\n")
-    assert list(cluster.slurm(profile))[-1].level == "warning"
-    slurm(programs, accounting="slurmdbd", sacct="echo 'connection refused' >&2; exit 1")
-    assert "sacct fails (connection refused)" in list(cluster.slurm(profile))[-1].text
+    lines = [str(finding) for finding in cluster.slurm(ROOT, site(GOOD))]
+    assert [line for line in lines if not line.startswith("ok")] == [str(findings["partition old"][0])]
+    assert lines[-1] == "ok       accounting: no database; the profile asks squeue"
 
 
-def test_partitions_that_do_not_fit_the_profile(programs, tmp_path):
+@pytest.mark.parametrize(
+    ("break_it", "settings", "expected"),
+    [
+        ({"sinfo": "echo 'Unable to contact slurm controller' >&2; exit 1"}, GOOD, "sinfo fails (Unable to contact"),
+        ({"sinfo": "echo 'Could not establish a configuration source' >&2; exit 1"}, GOOD, "configuration source"),
+        ({"scontrol": "exit 1"}, GOOD, "scontrol fails"),
+        *(({name: None}, GOOD, f"{name} not found") for name in cluster.COMMANDS),
+        ({"sinfo": "exit 0"}, GOOD, "partitions: none"),
+        ({}, GOOD.replace("squeue", "sacct"), "asks sacct; set slurm-status-command: squeue in "),
+        ({}, GOOD.replace("squeue", "sqeue"), "asks sqeue; set slurm-status-command: squeue in "),
+        ({}, "jobs: 3", "asks sacct; set slurm-status-command: squeue in "),
+        ({}, GOOD.replace("slurm_partition: gpu", "slurm_partition: gpuu"), "wants 'gpuu', which is not here"),
+        ({}, GOOD.replace("slurm_partition: gpu,", "slurm_partition: old,"), "no gpu in the partition of base, run"),
+        ({}, GOOD.replace("  run:", "  runn:"), "set-resources names 'runn', which is no rule"),
+        ({}, GOOD + "set-threads: {bass: 2}", "did you mean 'base'?"),
+        ({}, GOOD + "set-threads: [bass=2]", "set-threads names 'bass'"),
+        ({}, GOOD + "jobs: [", "not valid YAML"),
+        ({}, "- jobs", "a profile is a mapping"),
+        ({}, "set-resources: {run: 3}", "'3' is no NAME=VALUE"),
+        ({}, "set-resources: [run]", "'run' is no NAME:VALUE"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) or "\n" in value else None,
+)
+def test_what_keeps_jobs_from_running_is_missing_where_the_cluster_is_meant(
+    programs, site, tmp_path, break_it, settings, expected
+):
+    slurm(programs)
+    for name, script in break_it.items():
+        if script is None:
+            (tmp_path / "programs" / name).unlink()
+        else:
+            programs(name, script)
+    folder = site(settings)
+    bad = [str(finding) for finding in cluster.slurm(ROOT, folder) if finding.level == "missing"]
+    assert [line for line in bad if expected in line], bad
+    if break_it:  # what the cluster lacks is a warning for those who may not mean it
+        without = list(cluster.slurm(ROOT, None))
+        assert "missing" not in levels(without)
+        assert [str(finding) for finding in without if finding.level == "warning" and expected in str(finding)]
+    else:
+        assert [line for line in bad if str(folder / "config.yaml") in line or "NAME" in line]
+
+
+def test_a_cluster_without_gpus_and_without_a_default(programs, site):
     slurm(programs, sinfo="cpu|up|1|idle|2|20000|(null)|infinite\n")
-    profile = tmp_path / "config.yaml"
-    profile.write_text("default-resources:\n  # slurm_partition: gpu\n")
-    fixes = [finding.fix for finding in cluster.slurm(profile)]
-    assert "set slurm_partition in slurm/config.yaml" in fixes
-    assert "remove `gpu: 1` from slurm/config.yaml to run on CPUs" in fixes
-    profile.write_text("default-resources:\n  slurm_partition: gpu\n")
-    assert "the profile wants 'gpu', which is not here" in [finding.text for finding in cluster.slurm(profile)]
-    slurm(programs, sinfo="")
-    assert next(cluster.slurm(profile)).text == "none"
+    findings = found()
+    assert [finding.text for finding in findings["partitions"]] == ["none is the default"]
+    assert findings["gres"][0].text == "no partition offers a gpu, which base, run ask for"
+    settings = "default-resources: [mem_mb=4000, slurm_partition=cpu]\nset-resources: ['run:gpu=0', 'base:gpu=0']\n"
+    findings = found(site(settings + "slurm-status-command: squeue"))
+    assert all(finding.level == "ok" for several in findings.values() for finding in several)
+
+
+def test_a_partition_that_is_down_matters_to_those_who_use_it(programs, site):
+    slurm(programs)
+    assert levels(found(site(GOOD))["partition old"]) == ["warning"]
+    assert levels(found(site(GOOD.replace("slurm_partition: gpu}", "slurm_partition: old}")))["partition old"]) == [
+        "missing"
+    ]
+
+
+def test_partitions_that_only_a_job_can_tell(programs, site):
+    slurm(programs)
+    for text in ('"gpu" if attempt < 2 else "long"', "gpu,old"):
+        assert "partitions" not in found(site(GOOD.replace("slurm_partition: gpu}", f"slurm_partition: {text!r}}}")))
+    [finding] = found(site(GOOD.replace("slurm_partition: gpu}", "slurm_partition: 'gpu,olb'}")))["partitions"]
+    assert (finding.level, "did you mean 'old'?" in finding.fix) == ("missing", True)
+
+
+@pytest.mark.parametrize(
+    ("age", "settings", "level", "fix"),
+    [
+        (300, GOOD, None, ""),
+        (120, GOOD, "warning", "ask for a MinJobAge of 300"),
+        (90, "slurm-status-command: squeue", "missing", "or set slurm-init-seconds-before-status-checks: 30 in "),
+        (90, GOOD, "warning", "ask for a MinJobAge of 300"),
+        (2, GOOD, "missing", "ask for a MinJobAge of 300"),
+    ],
+)
+def test_a_cluster_that_forgets_its_jobs(programs, site, age, settings, level, fix):
+    slurm(programs, age=age)
+    findings = found(site(settings)).get("squeue", [])
+    assert levels(findings) == ([level] if level else [])
+    assert not level or fix in findings[0].fix
+
+
+def test_cluster_with_accounting(programs, site):
+    slurm(programs, accounting="slurmdbd", sacct="exit 0")
+    [finding] = found(site("jobs: 3"))["accounting"]
+    assert str(finding) == "ok       accounting: slurmdbd, sacct answers; the profile asks sacct"
+    [finding] = found(site(GOOD))["accounting"]
+    assert finding.level == "warning", "squeue sees the end of jobs, too"
+    slurm(programs, accounting="slurmdbd", sacct="echo 'connection refused' >&2; exit 1")
+    assert "sacct fails (connection refused)" in found()["accounting"][0].text
 
 
 def test_controller_that_does_not_answer(programs, monkeypatch):
     slurm(programs)
     programs("sinfo", "/bin/sleep 60")
     monkeypatch.setattr(cluster, "SECONDS", 0.3)
-    [finding] = cluster.slurm(PROFILE)
+    [finding] = cluster.slurm(ROOT, None)
     assert "sinfo did not answer" in finding.text
+
+
+def test_the_file_of_a_profile_is_snakemakes(site, tmp_path):
+    from snakemake.cli import get_profile_dir
+
+    with pytest.raises(FedbenchError, match=r"--workflow-profile .*site: no config\.yaml there"):
+        profiles.read(ROOT / "slurm/config.yaml", tmp_path / "site")
+    for name in ("config.yml", "config.yaml", "config.v8+.yaml", "profile.v9+.yaml", "config.v999+.yaml"):
+        folder = site(f"jobs: {name}", name)
+        if name == "config.yml":
+            with pytest.raises(FedbenchError, match="no config"):
+                profiles.read(ROOT / "slurm/config.yaml", folder)
+            continue
+        _, expected = get_profile_dir(str(folder))
+        assert profiles.read(ROOT / "slurm/config.yaml", folder).where == f"in {expected}"
+    assert profiles.read(ROOT / "slurm/config.yaml", folder / "config.v8+.yaml").settings["jobs"] == "config.v8+.yaml"
+
+
+def test_a_sites_key_replaces_the_whole_key(site):
+    merged = profiles.read(ROOT / "slurm/config.yaml", site("set-resources: {run: {runtime: 60}}\nset-threads:\n"))
+    assert merged.resources["run"] == {"mem_mb": 4000, "runtime": 60, "gpu": 1}, "the rule asks for it by itself"
+    assert set(merged.resources) == {"", "run"}
+    assert merged.settings["set-threads"] == {"base": 4, "run": 2}, "a key without a value sets nothing"
+    assert profiles.read(ROOT / "slurm/config.yaml", ROOT / "workflow/profiles/slurm").where == profiles.OWN
+
+
+def test_the_repositorys_profiles_name_rules_of_the_workflow():
+    for folder in (None, ROOT / "workflow/profiles/arrays"):
+        assert list(profiles.read(ROOT / "slurm/config.yaml", folder).unknown_rules(ROOT)) == []
 
 
 def test_folders(tmp_path, monkeypatch):
@@ -304,6 +488,20 @@ def test_command(tmp_path, monkeypatch, capsys):
     assert end.value.code == 1
     assert "missing  config: nowhere.yaml: cannot read this config" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_exit_status_covers_the_cluster_that_is_meant(programs, site, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    torch_says(monkeypatch, None)
+    monkeypatch.setattr(folders, "WISHED_BYTES", 0)
+    slurm(programs)
+    programs("sinfo", "exit 1")
+    cli.main(["doctor", "--config", str(SMOKE)])
+    assert "warning  slurm: sinfo fails" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as end:
+        cli.main(["doctor", "--config", str(SMOKE), "--workflow-profile", str(site(GOOD))])
+    assert end.value.code == 1
+    assert "missing  slurm: sinfo fails" in capsys.readouterr().out
 
 
 def test_a_config_whose_runs_cannot_be_resolved_is_a_finding_and_not_the_end(monkeypatch, tmp_path, capsys):

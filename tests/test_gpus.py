@@ -9,9 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
+from fedbench import cli
 from fedbench.errors import FedbenchError
-from fedbench.gpus import listed, own_gpu, visible
+from fedbench.gpus import listed, named, own_gpu, resolve, visible
+from fedbench.stages import choose_device
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workflow/configs/smoke.yaml"
@@ -31,11 +34,24 @@ with own_gpu("auto", lambda line: print(line, file=sys.stderr, flush=True)) as n
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch, tmp_path):
-    """No variable of the machine that runs the tests; locks of their own."""
+    """No variable and no GPU of the machine that runs the tests; locks of their own."""
     for variable in ("FEDBENCH_GPUS", "CUDA_VISIBLE_DEVICES", "FEDBENCH_DEVICE", "SLURM_JOB_ID"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("PATH", f"{driver(tmp_path / 'driver')}{os.pathsep}{os.environ['PATH']}")
+
+
+def driver(folder: Path, listing: str = "") -> Path:
+    """A folder for PATH with an `nvidia-smi` that says this, or that it finds nothing."""
+    folder.mkdir(exist_ok=True)
+    script = f"/bin/cat <<'END'\n{listing}END" if listing else "exit 9"
+    (folder / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "nvidia-smi").chmod(0o755)
+    return folder
+
+
+TWO = "GPU 0: A card (UUID: GPU-1a)\n  MIG 3g Device 0: (UUID: MIG-11)\nGPU 1: A card (UUID: GPU-2b)\n"
 
 
 def job(seconds: float) -> subprocess.Popen:
@@ -52,7 +68,11 @@ def job(seconds: float) -> subprocess.Popen:
         ({"CUDA_VISIBLE_DEVICES": ""}, []),
         ({"CUDA_VISIBLE_DEVICES": "-1"}, []),
         ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, []),
+        ({"CUDA_VISIBLE_DEVICES": "3,-1,5"}, ["3"]),
         ({"CUDA_VISIBLE_DEVICES": "3,5", "FEDBENCH_DEVICE": "cpu"}, []),
+        ({"CUDA_VISIBLE_DEVICES": "3,5", "FEDBENCH_GPUS": ""}, []),
+        ({"FEDBENCH_GPUS": "10"}, ["10"]),
+        ({"FEDBENCH_GPUS": "GPU-1a-2b,MIG-3c,MIG-GPU-4d/1/0"}, ["GPU-1a-2b", "MIG-3c", "MIG-GPU-4d/1/0"]),
     ],
 )
 def test_which_gpus_are_visible(monkeypatch, variables, expected):
@@ -61,13 +81,61 @@ def test_which_gpus_are_visible(monkeypatch, variables, expected):
     assert visible() == expected
 
 
+NONSENSE = [
+    "a",
+    "none",
+    "0 1",
+    "0;1",
+    "0,-1",
+    "-1",
+    ",0,1",
+    "0,,1",
+    "0,",
+    "²",
+    "٣",
+    "01",
+    "+1",
+    "1.0",
+    "cuda:0",
+    "GPU-",
+    "0-3",
+]
+
+
+@pytest.mark.parametrize("text", NONSENSE)
+def test_what_is_no_list_of_gpus(monkeypatch, text):
+    monkeypatch.setenv("FEDBENCH_GPUS", text)
+    with pytest.raises(FedbenchError, match=f"^FEDBENCH_GPUS={re.escape(text)}: .* is no GPU; give numbers or UUIDs"):
+        visible()
+    with pytest.raises(FedbenchError), own_gpu("auto", pytest.fail):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("1,0,0,GPU-2b,GPU-1,MIG-11", None),
+        ("2", "no GPU 2 here; `nvidia-smi -L` has 0, 1"),
+        ("0,99,1", "no GPU 99 here; `nvidia-smi -L` has 0, 1"),
+        ("GPU-2c", "no GPU GPU-2c here; `nvidia-smi -L` has GPU-1a, MIG-11, GPU-2b"),
+    ],
+)
+def test_gpus_that_this_machine_does_not_have(monkeypatch, tmp_path, text, complaint):
+    driver(tmp_path / "driver", TWO)
+    monkeypatch.setenv("FEDBENCH_GPUS", text)
+    if complaint is None:
+        assert named() == text.split(",")
+    else:
+        with pytest.raises(FedbenchError, match=complaint):
+            named()
+
+
 def test_otherwise_the_driver_is_asked(monkeypatch, tmp_path):
-    program = tmp_path / "nvidia-smi"
-    program.write_text('#!/bin/sh\necho "GPU 0: A card (UUID: GPU-1a)"\necho "GPU 1: A card (UUID: GPU-2b)"\n')
-    program.chmod(0o755)
+    driver(tmp_path / "driver", TWO)
+    assert visible() == ["MIG-11", "GPU-2b"]
+    driver(tmp_path / "driver")
+    assert visible() == []
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert visible() == ["GPU-1a", "GPU-2b"]
-    program.unlink()
     assert visible() == []
 
 
@@ -85,8 +153,11 @@ def test_slices_stand_for_their_gpu():
     [
         ("cpu", {"FEDBENCH_GPUS": "7,9"}),
         ("cuda:1", {"FEDBENCH_GPUS": "7,9"}),
-        ("auto", {"FEDBENCH_GPUS": "7"}),
+        ("cuda:1", {"FEDBENCH_GPUS": ""}),
+        ("auto", {}),
+        ("auto", {"CUDA_VISIBLE_DEVICES": "7"}),
         ("auto", {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_JOB_ID": "12"}),
+        ("auto", {"FEDBENCH_GPUS": "3", "SLURM_JOB_ID": "12"}),
     ],
 )
 def test_nothing_is_chosen_where_there_is_no_choice(monkeypatch, device, variables):
@@ -96,6 +167,71 @@ def test_nothing_is_chosen_where_there_is_no_choice(monkeypatch, device, variabl
     with own_gpu(device, pytest.fail) as name:
         assert name is None
         assert os.environ.get("CUDA_VISIBLE_DEVICES") == before
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+@pytest.mark.parametrize(
+    ("text", "shown", "line"), [("3", "3", "using GPU 3 of 3"), ("", "", "using no GPU, FEDBENCH_GPUS is empty")]
+)
+def test_one_name_or_none_is_what_the_process_sees(monkeypatch, device, text, shown, line):
+    monkeypatch.setenv("FEDBENCH_GPUS", text)
+    monkeypatch.setenv("FEDBENCH_DEVICE", "cpu")  # of which --device takes the place
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    lines = []
+    with own_gpu(device, lines.append) as name:
+        assert os.environ["CUDA_VISIBLE_DEVICES"] == name == shown
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert lines == [line]
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "device"),
+    [("auto", 0, "cpu"), ("auto", 4, "cuda"), ("cpu", 4, "cpu"), ("cuda", 1, "cuda"), ("cuda:1", 2, "cuda:1")],
+)
+def test_what_a_device_means(monkeypatch, name, found, device):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
+    assert resolve(name, found) == device
+    assert choose_device(name) == torch.device(device)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("cuda", 0), ("cuda:0", 0), ("cuda:2", 2)]
+    + [(name, 2) for name in ("", "gpu", "cuda:", "cuda:x", "cuda:01", "cuda:-1", "cuda:²", "cuda:٣", "cpu:0", "CPU")],
+)
+def test_what_is_no_device(monkeypatch, name, found):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
+    with pytest.raises(FedbenchError, match=f"^--device {re.escape(name)}: not here; use auto or cpu"):
+        choose_device(name)
+
+
+def test_a_run_with_named_gpus_never_turns_to_the_cpu_by_itself(monkeypatch):
+    monkeypatch.setenv("FEDBENCH_GPUS", "7,9")
+    for name in ("auto", "cuda"):
+        with pytest.raises(FedbenchError, match=r"^FEDBENCH_GPUS=7,9: torch finds no such GPU here; .* --device cpu"):
+            resolve(name, 0)
+        assert resolve(name, 1) == "cuda"
+    assert resolve("cpu", 0) == "cpu"
+    monkeypatch.setenv("SLURM_JOB_ID", "12")
+    assert resolve("auto", 0) == "cpu", "a job of SLURM has what SLURM gives it"
+    monkeypatch.delenv("SLURM_JOB_ID")
+    monkeypatch.setenv("FEDBENCH_GPUS", "")
+    assert resolve("auto", 0) == "cpu"
+
+
+@pytest.mark.parametrize("command", ["train", "pretrain"])
+@pytest.mark.parametrize(("text", "complaint"), [("0;1", "'0;1' is no GPU"), ("7,9", "torch finds no such GPU here")])
+def test_commands_end_with_one_line(monkeypatch, tmp_path, capsys, command, text, complaint):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDBENCH_GPUS", text)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    names = ["--config", str(SMOKE), "--dataset", "digits", "--model", "tiny-resnet", "--threads", "1"]
+    more = ["--partition", "dirichlet", "--method", "base"] if command == "train" else []
+    with pytest.raises(SystemExit) as end:
+        cli.main([command, *names, *more])
+    [*_, error] = capsys.readouterr().err.splitlines()
+    assert (end.value.code, error.startswith(f"error: FEDBENCH_GPUS={text}: "), complaint in error) == (1, True, True)
+    assert not (tmp_path / "results/smoke/runs").exists()
 
 
 def test_the_environment_is_as_before_afterwards(monkeypatch):
@@ -156,14 +292,14 @@ def test_a_folder_of_locks_that_is_someone_elses(monkeypatch, tmp_path):
         pass
 
 
-def snakemake(folder: Path, *arguments: str, gpus: str) -> str:
+def snakemake(folder: Path, *arguments: str, gpus: str, status: int = 0) -> str:
     """Call Snakemake with the local profile and pretended GPUs; returns what it says."""
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(folder)]
     options = ["--configfile", str(SMOKE), "--profile", str(ROOT / "workflow/profiles/local")]
     result = subprocess.run(
         [*command, *options, *arguments], capture_output=True, text=True, env={**os.environ, "FEDBENCH_GPUS": gpus}
     )
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode == status, result.stdout + result.stderr
     return result.stdout + result.stderr
 
 
@@ -171,12 +307,14 @@ def test_local_profile_plans_for_the_visible_gpus(tmp_path):
     target = "results/smoke/runs/digits/dirichlet/tiny-vit/base/seed0/summary.json"
     assert snakemake(tmp_path, "--dry-run", target, gpus="7,9").count("gpu=1") == 2  # base and run
     assert "gpu=" not in snakemake(tmp_path, "--dry-run", target, gpus="")
+    [_, error] = snakemake(tmp_path, "--dry-run", target, gpus="0 1", status=1).splitlines()
+    assert error.startswith("error: FEDBENCH_GPUS=0 1: '0 1' is no GPU; ")
 
 
-def test_jobs_of_the_local_profile_say_which_gpu_they_have(tmp_path):
-    run = "digits/dirichlet/tiny-resnet/base/seed0"
-    text = snakemake(tmp_path, f"results/smoke/runs/{run}/summary.json", gpus="7,9")
+def test_jobs_of_the_local_profile_take_a_gpu_and_fail_where_there_is_none(tmp_path):
+    target = "results/smoke/bases/digits/tiny-resnet/base.safetensors"
+    text = snakemake(tmp_path, target, "--retries", "0", gpus="7,9", status=1)
     assert re.search(r"^Provided resources: gpu=\D*2\b", text, re.MULTILINE), text
-    for log in ("base/digits/tiny-resnet", f"run/{run}"):
-        lines = (tmp_path / f"results/smoke/logs/{log}.log").read_text().splitlines()
-        assert sum(line in ("using GPU 7 of 7,9", "using GPU 9 of 7,9") for line in lines) == 1
+    taken, error = (tmp_path / "results/smoke/logs/base/digits/tiny-resnet.log").read_text().splitlines()
+    assert taken in ("using GPU 7 of 7,9", "using GPU 9 of 7,9")
+    assert error.startswith("error: FEDBENCH_GPUS=7,9: torch finds no such GPU here")

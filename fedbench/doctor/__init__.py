@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def examine(read_plan: Callable[[], Plan], data_root: Path, checkpoints: Path, device: str) -> Iterator[Finding]:
+def examine(
+    read_plan: Callable[[], Plan], data_root: Path, checkpoints: Path, device: str, site: Path | None = None
+) -> Iterator[Finding]:
     """Everything there is to say, one finding after the other.
 
     Parameters
@@ -30,13 +32,14 @@ def examine(read_plan: Callable[[], Plan], data_root: Path, checkpoints: Path, d
     data_root : folder of raw data sets and weights
     checkpoints : folder of all checkpoints
     device : as in ``--device``
+    site : folder of a site's own settings for SLURM, as in Snakemake's ``--workflow-profile``
     """
     yield software.python()
     yield from software.packages(ROOT)
     yield machine.cores()
     yield machine.memory()
     yield from machine.devices(device)
-    yield from cluster.slurm(ROOT / "slurm/config.yaml")
+    yield from cluster.slurm(ROOT, site)
     try:
         plan = read_plan()
         for cell in dict.fromkeys(replace(cell, seed=0) for cell in plan.cells):

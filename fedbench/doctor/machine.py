@@ -10,7 +10,8 @@ from pathlib import Path
 
 from fedbench.commands import ask
 from fedbench.doctor.finding import Finding
-from fedbench.gpus import listed
+from fedbench.errors import FedbenchError
+from fedbench.gpus import CHOSEN, heeds, listed, named, resolve
 from fedbench.progress import size
 
 CGROUP = Path("/sys/fs/cgroup")
@@ -20,7 +21,10 @@ PROBE_SECONDS = 120.0
 
 # Runs in a process of its own: a broken driver can hang or crash it.
 PROBE = """
-import json, torch
+import json, os, sys
+if sys.argv[1:]:
+    os.environ["CUDA_VISIBLE_DEVICES"] = sys.argv[1]
+import torch
 devices = []
 for number in range(torch.cuda.device_count()):
     free, total = torch.cuda.mem_get_info(number)
@@ -76,39 +80,60 @@ def _memory() -> tuple[int, int] | None:
 
 
 def devices(wanted: str) -> Iterator[Finding]:
-    """GPUs as torch sees them.
+    """GPUs as runs see them, which FEDBENCH_GPUS decides.
 
     Parameters
     ----------
     wanted : as in ``--device``
     """
+    try:
+        names = named() if heeds(wanted) else None
+    except FedbenchError as error:
+        yield Finding("missing", "devices", str(error))
+        return
+    if names is not None:
+        yield Finding("ok", CHOSEN, _shared(names))
+    elif CHOSEN in os.environ:
+        yield Finding("ok", CHOSEN, "not heeded: the job of SLURM or --device has chosen")
     if importlib.util.find_spec("torch") is None:
         yield Finding("warning", "devices", "unknown, torch is not installed", "install it, then ask again")
         return
-    answer = ask([sys.executable, "-c", PROBE], PROBE_SECONDS)
+    shown = [] if names is None else [",".join(dict.fromkeys(names))]
+    answer = ask([sys.executable, "-c", PROBE, *shown], PROBE_SECONDS)
     if not answer.good:
         fix = f"find out with {Path(sys.executable).name} -c 'import torch; torch.cuda.init()'"
         yield Finding("missing", "devices", f"torch does not work ({answer.complaint})", fix)
         return
     found = json.loads(answer.output.splitlines()[-1])
     for number, device in enumerate(found["devices"]):
+        name = shown[0].split(",")[number] if shown else number  # torch counts from 0 what it is shown
         text = f"{device['name']}, {size(device['total'])}, {size(device['free'])} of it free"
-        yield Finding("ok", f"GPU {number}", text)
-    yield from _complaints(wanted, len(found["devices"]), found["cuda"])
+        yield Finding("ok", f"GPU {name}", text)
+    yield from _complaints(wanted, names, len(found["devices"]), found["cuda"])
 
 
-def _complaints(wanted: str, count: int, cuda: str | None) -> Iterator[Finding]:
-    kind, _, number = wanted.partition(":")
-    if kind == "cuda" and int(number or 0) >= count:
-        fix = "choose another --device (or FEDBENCH_DEVICE), or see to it that torch finds the GPU"
-        yield Finding("missing", "devices", f"{wanted} is asked for, but torch sees {count} GPUs", fix)
+def _shared(names: list[str]) -> str:
+    if not names:
+        return "empty, runs use the CPU"
+    runs = f"{len(names)} runs at a time" if len(names) > 1 else "one run at a time"
+    different = list(dict.fromkeys(names))
+    return f"{runs}, on GPU{'s' * (len(different) > 1)} {', '.join(different)}"
+
+
+def _complaints(wanted: str, names: list[str] | None, count: int, cuda: str | None) -> Iterator[Finding]:
+    usable = True
+    try:
+        resolve(wanted, count)
+    except FedbenchError as error:
+        usable = False
+        yield Finding("missing", "devices", str(error))
     if count:
         return
-    cards = len(listed(ask(["nvidia-smi", "-L"], 20).output))
-    if not cards:
-        yield Finding("ok", "devices", "no GPU, runs use the CPU")
-    elif cuda is None:
+    cards = 0 if names == [] else len(listed(ask(["nvidia-smi", "-L"], 20).output))
+    if cards and cuda is None:
         yield Finding("warning", "devices", f"{cards} GPUs, but this torch is for CPUs only", "install torch with CUDA")
-    else:
+    elif cards:
         fix = "look at CUDA_VISIBLE_DEVICES, and whether the driver is new enough"
         yield Finding("warning", "devices", f"{cards} GPUs, but torch (CUDA {cuda}) sees none of them", fix)
+    elif usable:
+        yield Finding("ok", "devices", "no GPU, runs use the CPU")
