@@ -242,6 +242,43 @@ def test_overrides_reach_nested_keys_and_are_validated():
     with pytest.raises(FedbenchError, match=r"config\.training\.round: unknown key"):
         config.validate(config.override(VALID, ["training.round=9"]))
 
+DOTTED = {"a": {"b": 1, "b-0.5": {"c": 1, "c.d": {"e": 1}}, "b-0.5.1": {"c": 1}}, "x.y": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "steps"),
+    [
+        ("a.b", ["a", "b"]),
+        ("a.b-0.5.c", ["a", "b-0.5", "c"]),
+        ("a.b-0.5.1.c", ["a", "b-0.5.1", "c"]),
+        ("a.b-0.5.c.d.e", ["a", "b-0.5", "c.d", "e"]),
+        ("a.b-0.5.new", ["a", "b-0.5", "new"]),
+        ("a.b-0.5", ["a", "b-0.5"]),
+        ("x.y", ["x.y"]),
+        ("a.new.c", ["a", "new", "c"]),
+        ("a.b.new", ["a", "b", "new"]),
+        ("new", ["new"]),
+    ],
+)
+def test_overrides_go_by_the_longest_name_that_exists(path, steps):
+    expected = 9
+    for step in reversed(steps):
+        expected = {step: expected}
+    assert config.override(DOTTED, [f"{path}=9"]) == config.merge(DOTTED, expected)
+
+
+@pytest.mark.parametrize("path", ["a.b-0.6.c", "a.b-0.6", "a.b-0.5.2.c"])
+def test_a_misspelt_name_with_a_dot_is_not_cut_at_it(path):
+    name = path.removesuffix(".c")
+    with pytest.raises(FedbenchError, match=rf"--set {path}=1: nothing is named '{name}'; did you mean 'b-0\.5"):
+        config.override(DOTTED, [f"{path}=1"])
+
+
+def test_a_name_with_a_dot_that_an_earlier_override_has_brought_exists():
+    values = config.override(DOTTED, ["a={n-1.5: {c: 1}}", "a.n-1.5.c=2"])
+    assert values["a"]["n-1.5"] == {"c": 2}
+
+
 
 def test_schema_has_the_bounds_of_numbers():
     text = str(schema())

@@ -67,6 +67,17 @@ def test_overrides_that_do_not_reach_a_run():
     assert runs["fedavg"] == [f"--set {assignment}: {place}" for assignment in assignments[:2]]
     assert runs["fedsdg"] == []
 
+def test_an_override_of_a_name_with_a_dot_reaches_its_run():
+    method = "methods={fedavg-0.5: {method: fedavg, training: {momentum: 0.5}}}"
+    grid = "{dataset: digits, partition: dirichlet, model: tiny-resnet, method: [fedavg, fedavg-0.5]}"
+    assignments = [method, f"experiments.communication.cells=[{grid}]", "methods.fedavg-0.5.training.rounds=7"]
+    assignments += ["training.momentum=0.1", "training.rounds=3"]
+    plan = Plan(load([SMOKE], assignments), assignments=assignments)
+    spec = plan.spec(next(cell for cell in plan.cells if cell.method == "fedavg-0.5"))
+    assert spec.training.rounds == 7
+    assert [line.split(":")[0] for line in plan.unheeded(spec)] == [f"--set {text}" for text in assignments[3:]]
+
+
 
 def test_every_config_resolves_completely():
     for path in [ROOT / "config.yaml", *sorted((ROOT / "workflow/configs").glob("*.yaml"))]:
