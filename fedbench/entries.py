@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from fedbench.options import (
-    Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -41,9 +40,9 @@ class Training:
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """Local optimiser, recreated at each participation. Adam's weight decay is L2 style, AdamW's decoupled."""
     learning_rate: PositiveFloat = 0.01
-    momentum: Fraction = 0.0
+    momentum: ShareBelowOne = 0.0
     """Momentum of SGD."""
-    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    betas: tuple[ShareBelowOne, ShareBelowOne] = (0.9, 0.999)
     """Moments of Adam and AdamW."""
     weight_decay: NonNegativeFloat = 0.0
     clip: PositiveFloat | None = None
@@ -128,7 +127,7 @@ class BaseEntry:
     batch_size: PositiveInt = 128
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     learning_rate: PositiveFloat = 0.05
-    momentum: Fraction = 0.9
+    momentum: ShareBelowOne = 0.9
     weight_decay: NonNegativeFloat = 5e-4
     warmup_epochs: NonNegativeInt = 3
     """Linear warm-up, then cosine to zero."""

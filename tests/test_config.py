@@ -5,7 +5,10 @@ import copy
 import pytest
 
 from fedbench import config
+from fedbench.entries import BaseEntry, Training
 from fedbench.errors import FedbenchError
+from fedbench.options import names, parse
+from fedbench.registry import CHANNELS, METHODS
 from fedbench.schema import schema
 from fedbench.spec import Cell, cells, find_cell, resolve
 
@@ -241,6 +244,7 @@ def test_overrides_reach_nested_keys_and_are_validated():
     with pytest.raises(FedbenchError, match=r"config\.training\.round: unknown key"):
         config.validate(config.override(VALID, ["training.round=9"]))
 
+
 DOTTED = {"a": {"b": 1, "b-0.5": {"c": 1, "c.d": {"e": 1}}, "b-0.5.1": {"c": 1}}, "x.y": 1}
 
 
@@ -277,6 +281,26 @@ def test_a_name_with_a_dot_that_an_earlier_override_has_brought_exists():
     values = config.override(DOTTED, ["a={n-1.5: {c: 1}}", "a.n-1.5.c=2"])
     assert values["a"]["n-1.5"] == {"c": 2}
 
+
+def test_what_one_would_never_forget_is_a_mistake():
+    """A momentum (or decay) of one diverges or stands still, for all of the benchmark's optimisers and codecs."""
+    found = 0
+    entries = [entry for registry in (METHODS, CHANNELS) for entry in registry.values()]
+    for options, values in [(Training, {"rounds": 1}), (BaseEntry, {"kind": "pretrain"})] + [
+        (entry.options, {}) for entry in entries
+    ]:
+        for name in names(options):
+            if name.endswith("momentum"):
+                wrong = [1.0]
+            elif name.endswith("betas"):
+                wrong = [[1.0, 0.9], [0.9, 1.0]]
+            else:
+                continue
+            found += 1
+            for value in wrong:
+                with pytest.raises(FedbenchError, match=rf"here\.{name}.*: input should be less than 1 \(got 1"):
+                    parse(options, {**values, name: value}, "here")
+    assert found >= 8
 
 
 def test_schema_has_the_bounds_of_numbers():
