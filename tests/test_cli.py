@@ -191,6 +191,7 @@ def test_debug_keeps_the_traceback(fedbench):
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
+        (Interrupted(-1, "SIGTERM"), 75, "interrupted before the first round (SIGTERM); start again to continue\n"),
         (Interrupted(7, "SIGTERM"), 75, "interrupted after round 7 (SIGTERM); start again to continue\n"),
         (OSError(28, "No space left on device"), 1, "error: [Errno 28] No space left on device\n"),
         (KeyboardInterrupt(), 130, "\n"),
