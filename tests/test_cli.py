@@ -108,6 +108,7 @@ def test_cells_are_targets(fedbench):
     _, output, _ = fedbench("cells", "--config", SMOKE, "--experiment", "personalisation")
     assert len(output.splitlines()) == 3
 
+
 def test_impossible_cells_are_listed_and_end_with_the_reason(fedbench):
     grid = "{dataset: digits, partition: dirichlet, model: [tiny-vit, tiny-resnet], method: [fa-lora, fedsdg]}"
     impossible = ["cells", "--config", SMOKE, "--set", f"experiments.personalisation.cells=[{grid}]"]
@@ -116,7 +117,6 @@ def test_impossible_cells_are_listed_and_end_with_the_reason(fedbench):
     assert "tiny-resnet/fedsdg/seed0/summary.json" in result[1]
     assert fedbench("status", *impossible[1:])[2] == result[2], "the same line as elsewhere"
     assert fedbench(*impossible, "--match", "*/tiny-vit/*")[0] == 0, "only what is asked for counts"
-
 
 
 def test_later_configs_and_assignments_win(fedbench, tmp_path):
@@ -191,8 +191,8 @@ def test_debug_keeps_the_traceback(fedbench):
 @pytest.mark.parametrize(
     ("error", "status", "message"),
     [
-        (Interrupted(-1, "SIGTERM"), 75, "interrupted before the first round (SIGTERM); start again to continue\n"),
         (Interrupted(7, "SIGTERM"), 75, "interrupted after round 7 (SIGTERM); start again to continue\n"),
+        (Interrupted(-1, "SIGTERM"), 75, "interrupted before the first round (SIGTERM); start again to continue\n"),
         (OSError(28, "No space left on device"), 1, "error: [Errno 28] No space left on device\n"),
         (KeyboardInterrupt(), 130, "\n"),
     ],

@@ -78,6 +78,7 @@ def test_an_override_of_a_name_with_a_dot_reaches_its_run():
     assert spec.training.rounds == 7
     assert [line.split(":")[0] for line in plan.unheeded(spec)] == [f"--set {text}" for text in assignments[3:]]
 
+
 @pytest.mark.parametrize(
     ("pattern", "hint"),
     [
@@ -97,7 +98,6 @@ def test_a_pattern_without_a_match_names_the_part_that_is_wrong(plan, pattern, h
         plan.match(pattern)
     assert str(caught.value).startswith(f"no run matches {pattern!r} in config 'smoke'; {hint}")
     assert len(str(caught.value)) < 120
-
 
 
 def test_every_config_resolves_completely():

@@ -1,4 +1,5 @@
 """Every method says before anything runs why it cannot run with a model, a channel or a schedule."""
+import json
 
 from pathlib import Path
 
@@ -62,6 +63,40 @@ def test_heads_of_ones_own_need_a_trainable_head(method):
 def test_reasons_at_planning_time(entry, expected):
     found = refusal("tiny-resnet", f"methods.mine={entry}")
     assert found is None if expected is None else expected in found
+
+@pytest.mark.parametrize(
+    ("model", "width", "trainable"),
+    [("tiny-vit", 16, "lora"), ("narrow-vit", 8, "lora"), ("narrow-resnet", 4, "conv-lora")],
+)
+def test_adapters_have_no_more_rank_than_their_layers(model, width, trainable):
+    """For every method with adapters, and each of its ranks."""
+    narrow = [
+        "models.narrow-vit={backbone: small-vit, dim: 16, heads: 2, mlp_ratio: 0.5}",
+        "models.narrow-resnet={backbone: resnet-gn, depth: 8, width: 0.25}",
+    ]
+    training = {"optimizer": "sgd", "momentum": 0.0, "learning_rate": 0.01}  # what every method takes
+    tested = set()
+    for method in METHODS:
+        keys = METHODS.keys_of(method)
+        if method == "flite" or (trainable == "conv-lora" and "trainable" not in keys):
+            continue
+        for option in {"rank", "private_rank"}.intersection(keys):
+            entry = {
+                "method": method,
+                "training": training,
+                **({"trainable": trainable} if "trainable" in keys else {}),
+            }
+            fitting, larger = ({**entry, option: rank} for rank in (width, width + 1))
+            assert refusal(model, *narrow, f"methods.mine={json.dumps(fitting)}") is None
+            reason = f"mine: {option} {width + 1} exceeds the width {width} of model {model}; lower it"
+            assert reason in refusal(model, *narrow, f"methods.mine={json.dumps(larger)}")
+            tested.add(method)
+    assert tested >= ({"fedavg", "fedprox"} if trainable == "conv-lora" else ADAPTERS)
+
+
+def test_ranks_that_no_adapter_has_do_not_matter():
+    assert refusal("tiny-vit", "methods.mine={method: fedavg, trainable: full, rank: 999}") is None
+
 
 
 def test_every_method_runs_with_some_model():
