@@ -55,11 +55,13 @@ class Training:
     evaluate_every: PositiveInt = 1
     """Rounds between evaluations; the untouched base (round 0) and the last round are always evaluated."""
     fine_tune_epochs: NonNegativeInt = 0
-    """Passes over its own samples that every client makes before its personal evaluation, on a copy."""
+    """Passes over its own samples that every client makes before its personal evaluation, on a copy; 0 evaluates what
+    the federation left."""
     held_out: ShareBelowOne = 0.0
     """Share of the clients (rounded, at least one if above 0) that never join the federation, evaluated apart."""
     held_out_epochs: NonNegativeInt | None = None
-    """Passes over its own samples that a held-out client makes before each evaluation; none takes fine_tune_epochs."""
+    """Passes over its own samples that a held-out client makes before each evaluation; none takes fine_tune_epochs, and
+    0 evaluates the shared model on newcomers as it is."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of forward and backward passes; weights and optimisers stay fp32."""
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from toy import classifier, make
 from support import MODELS, make_spec, objection
 
 from fedbench.config import load
@@ -53,6 +54,13 @@ def test_heads_of_ones_own_need_a_trainable_head(method):
         ("{method: fedrep, trainable: full, training: {local_steps: 3}}", "remove training.local_steps"),
         ("{method: pfedme, trainable: full, training: {learning_rate: 0.2}}", "SGD diverges"),
         ("{method: local-only, trainable: full, channel: top-10}", "sends nothing that channel top-10 could code"),
+        ("{method: base, training: {fine_tune_epochs: 3}}", "set its training to fine_tune_epochs: 0"),
+        ("{method: base, training: {held_out: 0.25, held_out_epochs: 3}}", None),
+        ("{method: scaffold, training: {clip: 1.0}}", "clip: null"),
+        (
+            "{method: fedavg, training: {betas: [1.0, 1.0]}}",
+            "training of digits/dirichlet/tiny-resnet/mine/seed0.betas.0",
+        ),
         ("{method: base, channel: top-10}", "sends nothing that channel top-10 could code"),
         ("{method: fedavg, training: {held_out: 0.9}}", "leaves none to train"),
         ("{method: fedprox, trainable: lora}", "no LoRA sites"),
@@ -96,6 +104,14 @@ def test_adapters_have_no_more_rank_than_their_layers(model, width, trainable):
 
 def test_ranks_that_no_adapter_has_do_not_matter():
     assert refusal("tiny-vit", "methods.mine={method: fedavg, trainable: full, rank: 999}") is None
+
+@pytest.mark.parametrize("method", METHODS)
+def test_training_for_evaluation_is_made_or_refused(method):
+    spec = make_spec(method, fine_tune_epochs=2)
+    if objection(spec) is None:
+        run = make({"method": method}, classifier(**MODELS[spec.model.name]))
+        assert {phase.epochs for phase in run.method.evaluation_phases(2)} == {2}
+
 
 
 
