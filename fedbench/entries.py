@@ -45,6 +45,8 @@ class Training:
     betas: tuple[ShareBelowOne, ShareBelowOne] = (0.9, 0.999)
     """Moments of Adam and AdamW."""
     weight_decay: NonNegativeFloat = 0.0
+    """Of everything that trains, heads and copies that stay with a client included; a private branch beside the shared
+    LoRA (FedSDG, FedDPA) and its gates have none."""
     clip: PositiveFloat | None = None
     """Global-norm gradient clipping, per client."""
     schedule: Literal["constant", "cosine"] = "constant"
