@@ -55,9 +55,11 @@ def list_entries(kind, with_options, markdown):
 @click.option("--match", metavar="GLOB", help="Only runs whose name matches, as in '*/fedsdg/seed0'.")
 @click.option("--experiment", help="Only runs of this experiment.")
 def cells(plan, match, experiment):
-    """Print the target name of every run that a config asks for."""
-    for cell in plan.match(match, experiment):
+    """Print the target name of every run that a config asks for; an impossible one is an error."""
+    found = plan.match(match, experiment)
+    for cell in found:
         click.echo(plan.target(cell))
+    plan.check(found)
 
 
 @cli.command()

@@ -73,7 +73,11 @@ def config_options(command):
         click.option("--debug", is_flag=True, expose_value=False, callback=debug, help="Show tracebacks."),
         click.option("--results", type=FOLDER, help="Results folder instead of the config's own."),
         click.option(
-            "--set", "assignments", multiple=True, metavar="KEY=VALUE", help="Override one key of the config."
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="Override one key of the config by its path, as in methods.fedsdg-gate-0.5.gate_value=0.6.",
         ),
         click.option("--config", "files", multiple=True, help="Config file; later ones win.  [default: config.yaml]"),
     ):

@@ -230,7 +230,10 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def override(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Apply ``path.to.key=value`` assignments; values are read as YAML."""
+    """Apply ``path.to.key=value`` assignments; values are read as YAML.
+
+    Names may have dots themselves: at each level the longest existing one that the path goes on with is meant.
+    """
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals or not path:
@@ -238,10 +241,27 @@ def override(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str,
         layer: Any = plain_yaml(text, f"--set {assignment}")
         if layer == {}:
             raise FedbenchError(f"--set {assignment}: mappings are merged, so an empty one changes nothing; name a key")
-        for key in reversed(path.split(".")):
+        for key in reversed(_steps(path, values, f"--set {assignment}")):
             layer = {key: layer}
         values = merge(values, layer)
     return dict(values)
+
+
+def _steps(path: str, values: Any, where: str) -> list[str]:
+    """The keys that a dotted path goes through."""
+    parts, steps = path.split("."), []
+    while parts:
+        known = values if isinstance(values, Mapping) else {}
+        length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in known), 1)
+        key, parts = ".".join(parts[:length]), parts[length:]
+        longer = [name for name in known if name.startswith(f"{key}.")]
+        # a name that is misspelt behind its dot: cut there, it would be another entry, or a key that none has
+        if longer and parts and (key not in known or not parts[0].isidentifier()):
+            found = f"{key}.{parts[0]}"
+            raise FedbenchError(f"{where}: nothing is named {'.'.join([*steps, found])!r}; {nearest(found, longer)}")
+        steps.append(key)
+        values = known.get(key)
+    return steps
 
 
 def load(paths: Iterable[Path | str], assignments: Iterable[str] = ()) -> Config:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from fedbench.options import (
-    Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -41,11 +40,13 @@ class Training:
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """Local optimiser, recreated at each participation. Adam's weight decay is L2 style, AdamW's decoupled."""
     learning_rate: PositiveFloat = 0.01
-    momentum: Fraction = 0.0
+    momentum: ShareBelowOne = 0.0
     """Momentum of SGD."""
-    betas: tuple[Fraction, Fraction] = (0.9, 0.999)
+    betas: tuple[ShareBelowOne, ShareBelowOne] = (0.9, 0.999)
     """Moments of Adam and AdamW."""
     weight_decay: NonNegativeFloat = 0.0
+    """Of everything that trains, heads and copies that stay with a client included; a private branch beside the shared
+    LoRA (FedSDG, FedDPA) and its gates have none."""
     clip: PositiveFloat | None = None
     """Global-norm gradient clipping, per client."""
     schedule: Literal["constant", "cosine"] = "constant"
@@ -56,11 +57,13 @@ class Training:
     evaluate_every: PositiveInt = 1
     """Rounds between evaluations; the untouched base (round 0) and the last round are always evaluated."""
     fine_tune_epochs: NonNegativeInt = 0
-    """Passes over its own samples that every client makes before its personal evaluation, on a copy."""
+    """Passes over its own samples that every client makes before its personal evaluation, on a copy; 0 evaluates what
+    the federation left."""
     held_out: ShareBelowOne = 0.0
     """Share of the clients (rounded, at least one if above 0) that never join the federation, evaluated apart."""
     held_out_epochs: NonNegativeInt | None = None
-    """Passes over its own samples that a held-out client makes before each evaluation; none takes fine_tune_epochs."""
+    """Passes over its own samples that a held-out client makes before each evaluation; none takes fine_tune_epochs, and
+    0 evaluates the shared model on newcomers as it is."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """Arithmetic of forward and backward passes; weights and optimisers stay fp32."""
 
@@ -128,7 +131,7 @@ class BaseEntry:
     batch_size: PositiveInt = 128
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     learning_rate: PositiveFloat = 0.05
-    momentum: Fraction = 0.9
+    momentum: ShareBelowOne = 0.9
     weight_decay: NonNegativeFloat = 5e-4
     warmup_epochs: NonNegativeInt = 3
     """Linear warm-up, then cosine to zero."""

@@ -15,14 +15,16 @@ class FedbenchError(Exception):
         super().__init__(" ".join(message.splitlines()))
 
 
-def nearest(name: str, valid) -> str:
-    """Say which valid name `name` was probably meant to be, or list them all."""
+def nearest(name: str, valid, otherwise: str | None = None) -> str:
+    """Say which valid name `name` was probably meant to be, or else list them all or say `otherwise`."""
     import difflib
 
     names = sorted(map(str, valid))
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.6)
     if close:
         return f"did you mean {close[0]!r}?"
+    if otherwise is not None:
+        return otherwise
     if not names:
         return "none is defined"
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""

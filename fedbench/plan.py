@@ -173,9 +173,16 @@ class Plan:
             return chosen
         found = [cell for cell in chosen if fnmatchcase(cell.path, pattern) or fnmatchcase(self.target(cell), pattern)]
         if not found:
-            hint = nearest(pattern.replace("*", ""), [cell.path for cell in chosen])
+            names = {name for cell in chosen for name in self.target(cell).split("/")}
+            wrong = [part for part in pattern.split("/") if not any(fnmatchcase(name, part) for name in names)]
+            hint = nearest("".join(wrong[:1]).replace("*", ""), names, otherwise="`fedbench cells` lists the runs")
             raise FedbenchError(f"no run matches {pattern!r} in config {self.config.name!r}; {hint}")
         return found
+
+    def check(self, chosen: Iterable[Cell]) -> None:
+        """Raise what makes one of these runs impossible."""
+        for cell in chosen:
+            self.spec(replace(cell, seed=0))  # seeds have no part in it
 
     def no_such_target(self, target: str, fixed: Iterable[str]) -> None:
         """Raise the error for a target that nothing makes, naming the nearest one that exists.
@@ -185,9 +192,8 @@ class Plan:
         target : what the user typed
         fixed : files that do not follow from the cells
         """
-        hint = nearest(target, {*self.files(), *fixed})
-        if not hint.startswith("did you mean"):  # thousands of names help nobody
-            hint = "`fedbench cells` lists the runs, `snakemake --list` the rules"
+        lists = "`fedbench cells` lists the runs, `snakemake --list` the rules"  # thousands of names help nobody
+        hint = nearest(target, {*self.files(), *fixed}, otherwise=lists)
         raise FedbenchError(f"no target named {target!r} in config {self.config.name!r}; {hint}")
 
     def files(self) -> Iterable[str]:

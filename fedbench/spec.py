@@ -155,9 +155,8 @@ def find_cell(config: Config, cell: Cell) -> Cell:
     """Return `cell` if the config asks for it; otherwise say which cell was probably meant."""
     every = cells(config)
     if cell not in every:
-        raise FedbenchError(
-            f"no run named {cell.path!r} in config {config.name!r}; {nearest(cell.path, [c.path for c in every])}"
-        )
+        hint = nearest(cell.path, [c.path for c in every], otherwise="`fedbench cells` lists the runs")
+        raise FedbenchError(f"no run named {cell.path!r} in config {config.name!r}; {hint}")
     return cell
 
 

@@ -109,6 +109,16 @@ def test_cells_are_targets(fedbench):
     assert len(output.splitlines()) == 3
 
 
+def test_impossible_cells_are_listed_and_end_with_the_reason(fedbench):
+    grid = "{dataset: digits, partition: dirichlet, model: [tiny-vit, tiny-resnet], method: [fa-lora, fedsdg]}"
+    impossible = ["cells", "--config", SMOKE, "--set", f"experiments.personalisation.cells=[{grid}]"]
+    result = fedbench(*impossible)
+    assert "digits/dirichlet/tiny-resnet/fa-lora/seed0: method fa-lora trains LoRA, but" in fails(result)
+    assert "tiny-resnet/fedsdg/seed0/summary.json" in result[1]
+    assert fedbench("status", *impossible[1:])[2] == result[2], "the same line as elsewhere"
+    assert fedbench(*impossible, "--match", "*/tiny-vit/*")[0] == 0, "only what is asked for counts"
+
+
 def test_later_configs_and_assignments_win(fedbench, tmp_path):
     more = tmp_path / "more.yaml"
     more.write_text("seeds: [3, 4]\n")
@@ -131,7 +141,7 @@ def test_later_configs_and_assignments_win(fedbench, tmp_path):
         (["cells", "--config", SMOKE, "--set", "partitions.dirichlet.alpha=-1"], "partitions.dirichlet.alpha: "),
         (["cells", "--config", SMOKE, "--set", "training.rouns=3"], "config.training.rouns: unknown key"),
         (["cells", "--config", SMOKE, "--set", "rounds"], "expected key=value"),
-        (["cells", "--config", SMOKE, "--match", "*/fedsgd/*"], "no run matches"),
+        (["cells", "--config", SMOKE, "--match", "*/fedsgd/*"], "did you mean 'fedsdg'?"),
         (["cells", "--config", SMOKE, "--experiment", "personalization"], "did you mean 'personalisation'?"),
         (["prepare", "--config", SMOKE, "--dataset", "digit"], "unknown dataset 'digit'; did you mean 'digits'?"),
         (["pretrain", "--config", SMOKE, "--dataset", "digits", "--model", "tiny-vlt"], "did you mean 'tiny-vit'?"),
@@ -182,6 +192,7 @@ def test_debug_keeps_the_traceback(fedbench):
     ("error", "status", "message"),
     [
         (Interrupted(7, "SIGTERM"), 75, "interrupted after round 7 (SIGTERM); start again to continue\n"),
+        (Interrupted(-1, "SIGTERM"), 75, "interrupted before the first round (SIGTERM); start again to continue\n"),
         (OSError(28, "No space left on device"), 1, "error: [Errno 28] No space left on device\n"),
         (KeyboardInterrupt(), 130, "\n"),
     ],

@@ -5,7 +5,10 @@ import copy
 import pytest
 
 from fedbench import config
+from fedbench.entries import BaseEntry, Training
 from fedbench.errors import FedbenchError
+from fedbench.options import names, parse
+from fedbench.registry import CHANNELS, METHODS
 from fedbench.schema import schema
 from fedbench.spec import Cell, cells, find_cell, resolve
 
@@ -120,9 +123,8 @@ def test_messages_about_large_configs_stay_short():
         config.validate(values)
     assert len(str(caught.value)) < 400
     settings = config.validate(changed("seeds", list(range(500))))
-    with pytest.raises(FedbenchError, match=r"no run named .* more$") as caught:
+    with pytest.raises(FedbenchError, match=r"no run named .*; `fedbench cells` lists the runs$"):
         find_cell(settings, Cell("?", "?", "?", "?", 0))
-    assert len(str(caught.value)) < 2000
 
 
 @pytest.mark.parametrize("axis", ["dataset", "partition", "model", "method"])
@@ -241,6 +243,64 @@ def test_overrides_reach_nested_keys_and_are_validated():
         config.override(VALID, ["training.rounds"])
     with pytest.raises(FedbenchError, match=r"config\.training\.round: unknown key"):
         config.validate(config.override(VALID, ["training.round=9"]))
+
+
+DOTTED = {"a": {"b": 1, "b-0.5": {"c": 1, "c.d": {"e": 1}}, "b-0.5.1": {"c": 1}}, "x.y": 1}
+
+
+@pytest.mark.parametrize(
+    ("path", "steps"),
+    [
+        ("a.b", ["a", "b"]),
+        ("a.b-0.5.c", ["a", "b-0.5", "c"]),
+        ("a.b-0.5.1.c", ["a", "b-0.5.1", "c"]),
+        ("a.b-0.5.c.d.e", ["a", "b-0.5", "c.d", "e"]),
+        ("a.b-0.5.new", ["a", "b-0.5", "new"]),
+        ("a.b-0.5", ["a", "b-0.5"]),
+        ("x.y", ["x.y"]),
+        ("a.new.c", ["a", "new", "c"]),
+        ("a.b.new", ["a", "b", "new"]),
+        ("new", ["new"]),
+    ],
+)
+def test_overrides_go_by_the_longest_name_that_exists(path, steps):
+    expected = 9
+    for step in reversed(steps):
+        expected = {step: expected}
+    assert config.override(DOTTED, [f"{path}=9"]) == config.merge(DOTTED, expected)
+
+
+@pytest.mark.parametrize("path", ["a.b-0.6.c", "a.b-0.6", "a.b-0.5.2.c"])
+def test_a_misspelt_name_with_a_dot_is_not_cut_at_it(path):
+    name = path.removesuffix(".c")
+    with pytest.raises(FedbenchError, match=rf"--set {path}=1: nothing is named '{name}'; did you mean 'b-0\.5"):
+        config.override(DOTTED, [f"{path}=1"])
+
+
+def test_a_name_with_a_dot_that_an_earlier_override_has_brought_exists():
+    values = config.override(DOTTED, ["a={n-1.5: {c: 1}}", "a.n-1.5.c=2"])
+    assert values["a"]["n-1.5"] == {"c": 2}
+
+
+def test_what_one_would_never_forget_is_a_mistake():
+    """A momentum (or decay) of one diverges or stands still, for all of the benchmark's optimisers and codecs."""
+    found = 0
+    entries = [entry for registry in (METHODS, CHANNELS) for entry in registry.values()]
+    for options, values in [(Training, {"rounds": 1}), (BaseEntry, {"kind": "pretrain"})] + [
+        (entry.options, {}) for entry in entries
+    ]:
+        for name in names(options):
+            if name.endswith("momentum"):
+                wrong = [1.0]
+            elif name.endswith("betas"):
+                wrong = [[1.0, 0.9], [0.9, 1.0]]
+            else:
+                continue
+            found += 1
+            for value in wrong:
+                with pytest.raises(FedbenchError, match=rf"here\.{name}.*: input should be less than 1 \(got 1"):
+                    parse(options, {**values, name: value}, "here")
+    assert found >= 8
 
 
 def test_schema_has_the_bounds_of_numbers():

@@ -68,6 +68,38 @@ def test_overrides_that_do_not_reach_a_run():
     assert runs["fedsdg"] == []
 
 
+def test_an_override_of_a_name_with_a_dot_reaches_its_run():
+    method = "methods={fedavg-0.5: {method: fedavg, training: {momentum: 0.5}}}"
+    grid = "{dataset: digits, partition: dirichlet, model: tiny-resnet, method: [fedavg, fedavg-0.5]}"
+    assignments = [method, f"experiments.communication.cells=[{grid}]", "methods.fedavg-0.5.training.rounds=7"]
+    assignments += ["training.momentum=0.1", "training.rounds=3"]
+    plan = Plan(load([SMOKE], assignments), assignments=assignments)
+    spec = plan.spec(next(cell for cell in plan.cells if cell.method == "fedavg-0.5"))
+    assert spec.training.rounds == 7
+    assert [line.split(":")[0] for line in plan.unheeded(spec)] == [f"--set {text}" for text in assignments[3:]]
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("*/fedsgd/*", "did you mean 'fedsdg'?"),
+        ("*/gedsdg/*", "did you mean 'fedsdg'?"),
+        ("*/tiny-vot/*", "did you mean 'tiny-vit'?"),
+        ("digits/dirichlet/tiny-vit/fedsdg/seed7", "did you mean 'seed"),
+        ("*/runs/digits/dirichlet/tiny-vit/fedsgd/*", "did you mean 'fedsdg'?"),
+        ("*/tiny-vit/fedavg/*", "`fedbench cells` lists the runs"),
+        ("*/zzz/*", "`fedbench cells` lists the runs"),
+        ("zzz", "`fedbench cells` lists the runs"),
+        ("", "`fedbench cells` lists the runs"),
+    ],
+)
+def test_a_pattern_without_a_match_names_the_part_that_is_wrong(plan, pattern, hint):
+    with pytest.raises(FedbenchError) as caught:
+        plan.match(pattern)
+    assert str(caught.value).startswith(f"no run matches {pattern!r} in config 'smoke'; {hint}")
+    assert len(str(caught.value)) < 120
+
+
 def test_every_config_resolves_completely():
     for path in [ROOT / "config.yaml", *sorted((ROOT / "workflow/configs").glob("*.yaml"))]:
         every = Plan(load([path]))

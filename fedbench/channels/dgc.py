@@ -20,7 +20,7 @@ from fedbench.channels._values import require_finite
 from fedbench.channels.base import Channel, Delivery, Streams
 from fedbench.channels.top_k import TopK, TopKOptions
 from fedbench.lazy import torch
-from fedbench.options import Fraction, NonNegativeInt, PositiveFloat, PositiveFraction, options
+from fedbench.options import NonNegativeInt, PositiveFloat, PositiveFraction, ShareBelowOne, options
 from fedbench.registry import CHANNELS
 from fedbench.tree import add, squared_norms, weighted_mean, zeros_like
 
@@ -38,7 +38,7 @@ class DGCOptions:
 
     density: PositiveFraction = 0.001
     """Share of the values that is sent after warm-up."""
-    momentum: Fraction = 0.9
+    momentum: ShareBelowOne = 0.9
     """Momentum over a client's rounds."""
     clip: PositiveFloat | None = None
     """Largest norm of a cohort's summed message; each of K clients is clipped to clip / sqrt(K)."""

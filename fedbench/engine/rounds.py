@@ -18,7 +18,7 @@ from fedbench.engine import checkpoint as checkpoints
 from fedbench.engine import environment, gates, results
 from fedbench.engine.clients import ClientTrainer
 from fedbench.engine.evaluate import Evaluator
-from fedbench.engine.interrupt import Interrupted, StopNow, StopRequest
+from fedbench.engine.interrupt import Interrupted, StopNow, StopRequest, moment
 from fedbench.engine.population import Population, draw_held_out
 from fedbench.engine.server import Server
 from fedbench.engine.store import ClientStore
@@ -280,6 +280,7 @@ class Run:
         checkpoints.save(self.checkpoint, self.state, self.identity)
 
     def _stop(self) -> None:
-        self._save()
-        self.log(f"stopped after round {self.state.round_number} ({self.stop.reason()})")
+        if self.state.round_number >= 0:  # before round 0 there is nothing to go on from
+            self._save()
+        self.log(f"stopped {moment(self.state.round_number)} ({self.stop.reason()})")
         raise Interrupted(self.state.round_number, self.stop.reason())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.methods.base import Method, lacks
 from fedbench.options import PositiveFloat, PositiveInt, options
+from fedbench.registry import BACKBONES
 
 if TYPE_CHECKING:
     from fedbench.models.classifier import Classifier
@@ -18,15 +19,31 @@ class AdapterOptions:
     """The adapters' size."""
 
     rank: PositiveInt = 8
-    """LoRA's inner dimension r."""
+    """LoRA's inner dimension r, at most the smallest side of a layer that it adapts."""
     lora_alpha: PositiveFloat = 16.0
     """LoRA's scale is lora_alpha / rank."""
 
 
 def adapter_mismatch(provides: frozenset[str], spec: RunSpec) -> str | None:
-    """Why the model has no place for adapters."""
+    """Why the model has no place for adapters, or none for such large ones."""
     reason = f"method {spec.method.name} needs LoRA sites, but model {spec.model.name} has none; use a ViT"
-    return lacks(provides, "lora-sites", reason)
+    return lacks(provides, "lora-sites", reason) or rank_mismatch(spec)
+
+
+def rank_mismatch(spec: RunSpec) -> str | None:
+    """Why adapters are larger than any change of the layers needs, where the model's options tell these layers' width.
+
+    Tasks check all layers (:func:`fedbench.models.lora.check_rank`) once the model is built.
+    """
+    backbone, name = BACKBONES[spec.model.entry.backbone].target, spec.method.name
+    if not hasattr(backbone, "adapter_width"):
+        return None
+    width = backbone.adapter_width(spec.model.options)
+    for option in ("rank", "private_rank"):
+        rank = getattr(spec.method.options, option, 0)
+        if rank > width:
+            return f"method {name}: {option} {rank} exceeds the width {width} of model {spec.model.name}; lower it"
+    return None
 
 
 class AdaptersAndHead(Method):

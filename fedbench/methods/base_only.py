@@ -1,8 +1,11 @@
-"""Base: the starting model, untouched. Every other row is worth its gain over this one."""
+"""Base: the starting model, untouched. Every other row is worth its gain over this one.
+
+Newcomers have it untouched too, whatever `held_out_epochs` their partition gives them.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedbench.methods.base import Method, Phase
 from fedbench.options import options
@@ -11,6 +14,7 @@ from fedbench.registry import METHODS
 if TYPE_CHECKING:
     from fedbench.models.classifier import Classifier
     from fedbench.models.task import Task
+    from fedbench.spec import RunSpec
 
 
 @options
@@ -23,6 +27,12 @@ class Base(Method):
     """The base model untouched: nothing trains, nothing travels."""
 
     communicates = False
+
+    @staticmethod
+    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+        if spec.training.fine_tune_epochs:
+            return f"method {spec.method.name} leaves the base untouched; set its training to fine_tune_epochs: 0"
+        return None
 
     def build_task(self, classifier: Classifier) -> Task:
         from fedbench.models.task import WeightTask

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbench.methods.fedavg import FedAvg, TrainableOptions
-from fedbench.options import Fraction, PositiveFloat, options
+from fedbench.options import PositiveFloat, ShareBelowOne, options
 from fedbench.registry import METHODS
 from fedbench.tree import add
 
@@ -31,7 +31,7 @@ class DiLoCoOptions(TrainableOptions):
 
     outer_learning_rate: PositiveFloat = 0.7
     """eta."""
-    outer_momentum: Fraction = 0.9
+    outer_momentum: ShareBelowOne = 0.9
     """mu."""
 
 

@@ -8,7 +8,7 @@ v for as many epochs on
 
 v stays, starts from the common initial weights and is what the client is evaluated with; the loss that
 is logged is v's. A client without any participation that trains for evaluation starts its v from the shared
-weights.
+weights. The run's weight decay is on both: v is a whole model that minimises the objective of w besides its tie.
 """
 
 from __future__ import annotations

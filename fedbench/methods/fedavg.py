@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+from fedbench.methods._lora_only import rank_mismatch
 from fedbench.methods.base import Group, Method, Phase, lacks
 from fedbench.options import PositiveFloat, PositiveInt, options
 from fedbench.registry import METHODS
@@ -29,7 +30,7 @@ class TrainableOptions:
     """All weights; LoRA (of a transformer's linear layers, or of convolutions) and the head; the head; or
     normalisation's affine parameters and the head."""
     rank: PositiveInt = 8
-    """LoRA's inner dimension r."""
+    """LoRA's inner dimension r, at most the smallest side of a layer that it adapts."""
     lora_alpha: PositiveFloat = 16.0
     """LoRA's scale is lora_alpha / rank."""
 
@@ -50,15 +51,14 @@ def build_trainable(classifier: Classifier, choice: TrainableOptions) -> Task:
 
 
 def trainable_mismatch(choice: TrainableOptions, provides: frozenset[str], spec: RunSpec) -> str | None:
-    """Why these leaves do not exist in this model."""
+    """Why these leaves do not exist in this model, or not in this size."""
     name, model = spec.method.name, spec.model.name
     if choice.trainable == "lora":
-        return lacks(
-            provides, "lora-sites", f"method {name} trains LoRA, but model {model} has no LoRA sites; use a ViT"
-        )
+        reason = f"method {name} trains LoRA, but model {model} has no LoRA sites; use a ViT"
+        return lacks(provides, "lora-sites", reason) or rank_mismatch(spec)
     if choice.trainable == "conv-lora":
         reason = f"method {name} trains LoRA of convolutions, but model {model} has none; use a ResNet"
-        return lacks(provides, "mapped-weights", reason)
+        return lacks(provides, "mapped-weights", reason) or rank_mismatch(spec)
     if choice.trainable == "norm":
         reason = f"method {name} trains normalisation parameters, but model {model} has none"
         return lacks(provides, "norm-affine", reason)

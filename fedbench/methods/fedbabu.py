@@ -4,7 +4,8 @@ Oh, Kim and Yun, "FedBABU: Toward Enhanced Representation for Federated Image Cl
 algorithm 1 (federated training updates the body only) and section 5 (fine-tuning for evaluation). How long
 clients fine-tune is the run's `fine_tune_epochs`; at 0 they are evaluated under the initial head, which the
 paper calls the initial accuracy. The paper compares fine-tuning the head, the body and both, and finds
-the first and the last alike; the head is the default here.
+the first and the last alike; the head is the default here. The run's weight decay is on whatever trains, also in
+fine-tuning.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ class FedBABUOptions(LoraOptions):
     """What the federation trains, and what clients fine-tune for evaluation."""
 
     fine_tunes: Literal["head", "all"] = "head"
-    """Leaves that train for `fine_tune_epochs` before each personal evaluation."""
+    """Leaves that train for the run's `fine_tune_epochs` before each personal evaluation; at 0 epochs clients are
+    evaluated under the initial head (the paper's initial accuracy)."""
 
 
 @METHODS.register("fedbabu", FedBABUOptions)

@@ -3,7 +3,8 @@
 Arivazhagan et al., "Federated Learning with Personalization Layers" (arXiv 1912.00818), algorithms 1 and 2:
 a client's loss is that of the shared base under its own personalisation layers, and SGD runs on both. Here
 the personalisation layers are the head, and the base is what `trainable` names. The shared model is
-evaluated under the head that everyone starts from.
+evaluated under the head that everyone starts from. The run's weight decay is on base and head, so that a head that
+stays differs from one that travels in nothing else.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@ Collins et al., "Exploiting Shared Representations for Personalized Federated Le
 algorithm 1: several local updates of the head h_k with the representation phi fixed, then updates of phi
 with h_k fixed; phi travels and is averaged, h_k stays. FedSDG's paper uses 4 and 1 epochs. Before an
 evaluation with fine-tuning only the head trains, as the paper's new clients do. The shared model is
-evaluated under the head that everyone starts from.
+evaluated under the head that everyone starts from. The run's weight decay is on body and head, so that a head that
+stays differs from one that travels in nothing else.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Guo et al., "Selective Aggregation for Low-Rank Adaptation in Federated Learning" (ICLR 2025): A is found to learn
 what clients share and B what tells them apart; both train, only A is averaged. The paper's B A is our
 x A B: A is the factor next to the input. The head travels with A unless it is private. The shared model has B = 0,
-which is the base's trunk under the shared head.
+which is the base's trunk under the shared head. The run's weight decay is on A, B and head alike: B is half of one
+adapter, not a branch beside it.
 """
 
 from __future__ import annotations

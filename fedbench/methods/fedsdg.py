@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedbench.methods.base import Group, Method, Phase, lacks
+from fedbench.methods._lora_only import adapter_mismatch
+from fedbench.methods.base import Group, Method, Phase
 from fedbench.options import Float, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, options
 from fedbench.registry import METHODS
 from fedbench.tree import select, squared_norms
@@ -34,11 +35,11 @@ class FedSDGOptions:
     """FedSDG and its ablations."""
 
     rank: PositiveInt = 8
-    """Inner dimension of the shared LoRA."""
+    """Inner dimension of the shared LoRA, at most the smallest side of a layer that it adapts."""
     lora_alpha: PositiveFloat = 16.0
     """Both branches' residuals are scaled by lora_alpha / their rank."""
     private_rank: PositiveInt = 8
-    """Inner dimension of the private LoRA."""
+    """Inner dimension of the private LoRA, with the same bound."""
     alignment: Literal["base", "global", "geomean", "floor", "none"] = "base"
     """What the private branch's scale is brought to: the frozen output's RMS (the paper's choice), the shared
     residual's, their geometric mean, the shared residual's but at least a tenth of the frozen output's, or
@@ -71,8 +72,7 @@ class FedSDG(Method):
     def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
         if options.head == "private" and spec.model.entry.head != "trainable":
             return f"method {spec.method.name} keeps a private head, but the head of model {spec.model.name} is frozen"
-        reason = f"method {spec.method.name} needs LoRA sites, but model {spec.model.name} has none; use a ViT"
-        return lacks(provides, "lora-sites", reason)
+        return adapter_mismatch(provides, spec)
 
     def build_task(self, classifier: Classifier) -> DualLoraTask:
         from fedbench.models.dual_lora import DualLoraTask

@@ -1,7 +1,8 @@
 """Local-only: every client trains by itself, nothing travels.
 
 Clients take part in the same cohorts as in a federated run of the same seed and so make exactly as many
-local steps as the federated methods spend on them.
+local steps as the federated methods spend on them. The run's weight decay is on all that trains, as in FedAvg and
+FA+LoRA, which differ from it in nothing but the exchange.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ give the personal weights theta, then  w <- w - eta lambda (w - theta)  (equatio
 takes (1 - beta) w_t + beta mean_k w_k; theta is what a client is evaluated with. The steps on theta are the run's
 local optimiser at the run's learning rate. As in the authors' code theta goes on from batch to batch and
 starts each participation from the received w. Before an evaluation with fine-tuning theta starts from w likewise
-and w stays.
+and w stays. The run's weight decay is on theta, as a part of f_k: only theta meets the loss, and w just follows it.
 """
 
 from __future__ import annotations

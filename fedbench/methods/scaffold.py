@@ -7,7 +7,8 @@ with option II. From the received x and c, a client makes K steps y <- y - eta (
 
 y - x and c_k+ - c_k go up, x and c come down, so both directions carry twice the weights' bytes. The server sets
 x <- x + eta_g mean(y - x) and c <- c + |S| / N mean(c_k+ - c_k). The correction enters as the gradient of the linear
-penalty <c - c_k, y>. Option II takes (x - y) / (K eta) for the mean gradient, which holds for plain SGD only.
+penalty <c - c_k, y>. Option II takes (x - y) / (K eta) for the mean gradient, which holds for plain SGD only, and not
+where the corrected gradient is clipped. Weight decay counts as part of the loss, so its gradient is in c_k and c.
 A training for evaluation goes without the correction.
 """
 
@@ -55,6 +56,11 @@ class Scaffold(FedAvg):
             return (
                 f"method {name} reads mean gradients off the distance covered, which needs plain SGD; "
                 "set its training to optimizer: sgd, momentum: 0"
+            )
+        if training.clip is not None:
+            return (
+                f"method {name} reads mean gradients off the distance covered, and clipping would shorten that and the "
+                "correction with it; set its training to clip: null"
             )
         if training.aggregation != "uniform":
             return f"method {name}: its control variate is the clients' plain mean; set aggregation: uniform"

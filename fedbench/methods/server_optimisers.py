@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbench.methods.fedavg import FedAvg, TrainableOptions
-from fedbench.options import Fraction, PositiveFloat, options
+from fedbench.options import PositiveFloat, ShareBelowOne, options
 from fedbench.registry import METHODS
 from fedbench.tree import add
 
@@ -38,7 +38,7 @@ class MomentumOptions(TrainableOptions):
 
     server_learning_rate: PositiveFloat = 1.0
     """eta."""
-    server_momentum: Fraction = 0.9
+    server_momentum: ShareBelowOne = 0.9
     """beta."""
 
 
@@ -65,7 +65,7 @@ class AdaptiveOptions(TrainableOptions):
 
     server_learning_rate: PositiveFloat = 0.01
     """eta."""
-    server_betas: tuple[Fraction, Fraction] = (0.9, 0.99)
+    server_betas: tuple[ShareBelowOne, ShareBelowOne] = (0.9, 0.99)
     """beta1 and beta2, the decay of both moments."""
     adaptivity: PositiveFloat = 1e-3
     """tau, added to the root of the second moment; larger is less adaptive."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbench.lazy import torch
-from fedbench.models.lora import normal
+from fedbench.models.lora import check_rank, normal
 from fedbench.models.task import WeightTask
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class ConvLoraTask(WeightTask):
         self.rank, self.scale = rank, alpha / rank
         parameters = dict(classifier.named_parameters())
         self.base = {name: parameters[name] for name in self.names}
+        check_rank("rank", rank, {name: (weight[0].numel(), len(weight)) for name, weight in self.base.items()})
 
     def init(self, rng: np.random.Generator) -> Tree:
         tree: Tree = {}

@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbench.lazy import torch
-from fedbench.models.lora import LoraTask, normal, per_client, uniform
+from fedbench.models.lora import LoraTask, check_rank, normal, per_client, uniform
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,6 +83,7 @@ class DualLoraTask(LoraTask):
         gate_init: float = -3.0,
     ):
         super().__init__(classifier, rank, alpha)
+        check_rank("private_rank", private_rank, self.layers())
         self.private_rank = private_rank
         self.private_scale = alpha / private_rank
         self.alignment = alignment

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbench.errors import FedbenchError
 from fedbench.lazy import torch
 from fedbench.models.task import Task
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
     from torch import Tensor
 
@@ -63,12 +66,17 @@ class LoraTask(HeadTask):
 
     def __init__(self, classifier: Classifier, rank: int, alpha: float):
         super().__init__(classifier)
+        check_rank("rank", rank, self.layers())
         self.rank = rank
         self.scale = alpha / rank
         self._active: Tree | None = None
         modules = dict(classifier.named_modules())
         for site in classifier.sites:
             modules[site.name].register_forward_hook(self._hook(site))
+
+    def layers(self) -> dict[str, tuple[int, int]]:
+        """Name, d_in and d_out of the adapted layers."""
+        return {site.name: (site.in_features, site.out_features) for site in self.classifier.sites}
 
     def _hook(self, site: Site):
         def add_adapters(module, inputs, output):
@@ -103,6 +111,20 @@ class LoraTask(HeadTask):
             return self.classifier.trunk(images.flatten(0, 1)).view(*images.shape[:2], -1)
         finally:
             self._active = None
+
+
+def check_rank(option: str, rank: int, layers: Mapping[str, tuple[int, int]]) -> None:
+    """Refuse adapters that no change of some layer needs: A B has at most the rank of the layer's smaller side.
+
+    Raises
+    ------
+    FedbenchError
+        Naming the layer [d_in, d_out] with the smallest side.
+    """
+    name = min(layers, key=lambda layer: min(layers[layer]))
+    if rank > min(layers[name]):
+        sides = " x ".join(map(str, layers[name]))
+        raise FedbenchError(f"LoRA's {option} {rank} exceeds the smaller side of {name}, which is {sides}; lower it")
 
 
 def per_client(x: Tensor, clients: int) -> Tensor:

@@ -78,6 +78,16 @@ def test_time_limit_stops_and_saves(tmp_path, digits, ragged):
     assert resumed.numbers() == expected.numbers()
 
 
+def test_stopping_before_any_round_is_said_in_words(tmp_path, digits, ragged):
+    spec = make_spec(model="mlp", rounds=1, fine_tune_epochs=1)
+    with pytest.raises(Interrupted, match=r"^interrupted before the first round \(test\); start again to continue$"):
+        run_cell(tmp_path, digits, ragged, spec, watch=Watch(stop_at=1))
+    assert "stopped before the first round (test)" in (tmp_path / "run" / "log.txt").read_text()
+    assert not (tmp_path / "checkpoint").exists(), "nothing to go on from"
+    assert run_cell(tmp_path, digits, ragged, spec).summary["rounds_done"] == 1
+    assert not (tmp_path / "checkpoint").exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
 def test_signals_are_requests_while_a_run_lasts(number):
     received = []

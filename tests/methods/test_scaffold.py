@@ -57,6 +57,8 @@ def test_variates_reach_no_model():
     [
         ({"optimizer": "adam"}, "plain SGD"),
         ({"momentum": 0.9}, "plain SGD"),
+        ({"clip": 1.0}, "clip: null"),
+        ({"weight_decay": 0.1}, None),
         ({"aggregation": "samples"}, "aggregation: uniform"),
         ({"channel": {"codec": "top-k", "density": 0.1, "error_feedback": True}}, "dense channel"),
         ({"channel": {"codec": "dense", "dtype": "fp16"}}, None),

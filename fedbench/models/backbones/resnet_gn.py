@@ -38,11 +38,21 @@ class ResNetOptions:
     """Multiplies every stage's channels."""
 
 
+def _widths(options: ResNetOptions) -> tuple[int, ...]:
+    """Channels of each stage."""
+    return tuple(max(1, round(width * options.width)) for width in DEPTHS[options.depth][0])
+
+
 @BACKBONES.register("resnet-gn", ResNetOptions)
 class ResNetGroupNorm:
     """ResNet-8, -20, -18 or -34 with GroupNorm and the CIFAR stem."""
 
     provides = frozenset({"mapped-weights", "norm-affine"})
+
+    @staticmethod
+    def adapter_width(options: ResNetOptions) -> int:
+        """The smallest side of an adapted convolution as a matrix; that of few image channels may be smaller still."""
+        return _widths(options)[0]
 
     @staticmethod
     def build(
@@ -52,8 +62,7 @@ class ResNetGroupNorm:
         from fedbench.models.backbones._resnet_trunk import ResNetTrunk
         from fedbench.models.classifier import MEAN, STD, Classifier, convolution_weights, keyed_initialisation
 
-        widths, blocks = DEPTHS[options.depth]
-        widths = tuple(max(1, round(width * options.width)) for width in widths)
+        widths, blocks = _widths(options), DEPTHS[options.depth][1]
         with keyed_initialisation(rng):
             trunk = ResNetTrunk(shape[0], widths, blocks, options.groups)
             return Classifier(

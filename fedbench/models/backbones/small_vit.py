@@ -41,6 +41,11 @@ class SmallVit:
     provides = frozenset({"lora-sites", "norm-affine"})
 
     @staticmethod
+    def adapter_width(options: SmallVitOptions) -> int:
+        """The smallest side of a layer that adapters go to."""
+        return min(options.dim, int(options.dim * options.mlp_ratio))
+
+    @staticmethod
     def build(
         options: SmallVitOptions, shape: tuple[int, int, int], classes: int, rng: np.random.Generator
     ) -> Classifier:
