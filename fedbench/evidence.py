@@ -28,6 +28,7 @@ FAILURE = re.compile(
     r"(error|Error|slurmstepd: error|fatal): |([A-Za-z_]+\.)*[A-Z]\w+Error\b"
     r"|(\S+: line \d+: +\d+ )?(Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction)\b"
 )
+STOPPED = re.compile(r"(stopped|interrupted) (after round|before the first round)\b")
 TAIL_BYTES = 4096
 
 
@@ -51,7 +52,7 @@ class Log:
     @property
     def stopped(self) -> bool:
         """Whether a run saved and left."""
-        return self.last.startswith(("stopped after round", "interrupted after round"))
+        return bool(STOPPED.match(self.last))
 
     @property
     def failed(self) -> bool:

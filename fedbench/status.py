@@ -116,6 +116,8 @@ def _state(
         return "resumable", log.last if log else "", path
     if log is None:
         return "missing", "", None
+    if "before the first round" in log.last:
+        return "resumable", log.last, path
     if ended:
         return "missing", f"its {'results were' if log.complete else 'checkpoint was'} removed", path
     return "failed", f"ended without a word after: {log.last}", path

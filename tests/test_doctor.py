@@ -392,7 +392,7 @@ def test_the_file_of_a_profile_is_snakemakes(site, tmp_path):
 def test_a_sites_key_replaces_the_whole_key(site):
     merged = profiles.read(ROOT / "slurm/config.yaml", site("set-resources: {run: {runtime: 60}}\nset-threads:\n"))
     assert merged.resources["run"] == {"mem_mb": 4000, "runtime": 60, "gpu": 1}, "the rule asks for it by itself"
-    assert set(merged.resources) == {"", "run"}
+    assert set(merged.resources) == {"", "base", "run"}
     assert merged.settings["set-threads"] == {"base": 4, "run": 2}, "a key without a value sets nothing"
     assert profiles.read(ROOT / "slurm/config.yaml", ROOT / "workflow/profiles/slurm").where == profiles.OWN
 

@@ -200,6 +200,13 @@ def test_a_run_whose_files_were_removed_is_missing(folders, last, detail, when):
     assert (status.state, status.detail) == ("missing", detail)
 
 
+def test_a_run_that_stopped_before_any_round_is_resumable(folders):
+    last = "interrupted before the first round (SIGTERM); start again to continue"
+    folders.job_log(FLITE, last, when=NOW - 5)
+    status = folders.status(FLITE)
+    assert (status.state, status.detail, status.round) == ("resumable", last, 0)
+
+
 def test_an_empty_log_says_nothing(folders):
     folders.job_log(FLITE, when=NOW - 5)
     assert folders.status(FLITE).state == "missing", "Snakemake makes it when it submits the job"
