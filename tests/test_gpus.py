@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-import yte
 import torch
+import yte
 
 from fedbench import cli
 from fedbench.errors import FedbenchError
