@@ -176,7 +176,8 @@ def aggregate(plan, partial):
     """Write summary.csv and every experiment's tables."""
     from fedbench.analysis.tables import aggregate as write_all
 
-    show(write_all(plan.config, plan.paths, require_all=not partial))
+    log = functools.partial(click.echo, err=True)
+    show(write_all(plan.config, plan.paths, require_all=not partial, log=log))
 
 
 @cli.command()
