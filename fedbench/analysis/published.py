@@ -117,8 +117,8 @@ def _notes(rows: pd.DataFrame, paper: Paper, marks: dict[str, str], sized: bool)
     if sized:
         found.append("Bytes of one client's message to the server.")
     found.append(
-        "Setting compares each run's spec with what the paper says, and with this benchmark's config.yaml where it says "
-        f"nothing. It does not say: {'; '.join(paper.unstated)}."
+        "Setting compares each run's spec with what the paper says, and where it says nothing with this benchmark's "
+        f"config.yaml. It does not say: {'; '.join(paper.unstated)}."
     )
     return found + _departures(marks)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.analysis.figures._style import FONT, INK, MUTED, WIDTH, facets, new_figure, panel_title
@@ -45,6 +45,17 @@ def row_text(axes: Axes, place: int, *columns: str) -> None:
             fontsize=FONT - 1,
             color=MUTED if column else INK,
         )
+
+
+def with_seeds(counts: Mapping[str, int]) -> list[str]:
+    """Names of rows; those that rest on fewer seeds than others say so.
+
+    Parameters
+    ----------
+    counts : seeds behind each row, by its name
+    """
+    most = max(counts.values(), default=0)
+    return [name if count == most else f"{name}, {count} of {most} seeds" for name, count in counts.items()]
 
 
 def row_remark(axes: Axes, place: int, text: str) -> None:

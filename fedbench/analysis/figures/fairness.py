@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbench.analysis.figures._rows import with_seeds
 from fedbench.analysis.figures._style import (
     FONT,
     MUTED,
@@ -41,7 +42,7 @@ class FairnessOptions:
 @FIGURES.register("fairness", FairnessOptions)
 @styled
 def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> Figure:  # noqa: B008 (frozen)
-    """Test accuracy of every client (all seeds together), with the worst, P10, P50 and P90 of each method."""
+    """Test accuracy of every client of every seed; worst, P10, P50 and P90 are means over seeds of each seed's own."""
     everything = [client_accuracies(data, task) for task in data.tasks]
     columns = 2 if len(data.tasks) > 1 else 1
     rows = max(max(map(len, everything)), 2)
@@ -55,18 +56,18 @@ def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> 
             remark(axes, "every run diverged")
             continue
         _panel(axes, data, accuracies, styles)
-        if place % columns and list(accuracies) == list(everything[place - 1]):  # the left panel names the same rows
+        if place % columns and _rows(data, accuracies) == _rows(data, everything[place - 1]):  # named at the left
             axes.set_yticklabels([])
-    worst = min((values[0] for accuracies in everything for values in accuracies.values()), default=0.0)
+    worst = min((one[0] for accuracies in everything for seeds in accuracies.values() for one in seeds), default=0.0)
     everywhere[0].set_xlim(worst - 0.03, 1.02)  # all panels share it
     for axes in everywhere[-columns:]:
         axes.set_xlabel("Client's own test accuracy, %")
-    figure.legend(handles=_key(), loc="outside lower center", ncols=4, columnspacing=1.2)
+    figure.legend(handles=_key(), loc="outside lower center", ncols=4 if columns == 2 else 2, columnspacing=1.2)
     return figure
 
 
-def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]:
-    """Sorted accuracies of every client and seed by method, without held-out clients and diverged runs."""
+def client_accuracies(data: ExperimentData, task: Task) -> dict[str, list[np.ndarray]]:
+    """Sorted accuracies of every client, an array for each seed, by method; without held-out clients, diverged runs."""
     wanted = data.client_accuracy
     if wanted not in data.clients.columns:
         raise FedbenchError(
@@ -78,10 +79,10 @@ def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]
     sound = runs[~runs.diverged.astype(bool)]
     found = {}
     for method in dict.fromkeys(sound.method):
-        seeds = sound[sound.method == method].seed
-        values = clients[(clients.method == method) & clients.seed.isin(seeds)][wanted].dropna().to_numpy(float)
-        if len(values):
-            found[method] = np.sort(values)
+        kept = clients[(clients.method == method) & clients.seed.isin(sound[sound.method == method].seed)]
+        seeds = [np.sort(part.to_numpy(float)) for _, part in kept.dropna(subset=wanted).groupby("seed")[wanted]]
+        if seeds:
+            found[method] = seeds
     if not found and not sound.empty:
         raise FedbenchError(
             f"experiment {data.name!r}, figure fairness: no client of {data.title(task)} has a value of {wanted}"
@@ -89,10 +90,22 @@ def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]
     return found
 
 
-def _panel(axes: Axes, data: ExperimentData, accuracies: dict[str, np.ndarray], styles: dict[str, MethodStyle]) -> None:
-    for place, (method, values) in enumerate(accuracies.items()):
+def percentiles(seeds: list[np.ndarray]) -> np.ndarray:
+    """Mean over seeds of each seed's worst, P10, P50 and P90, as in the tables."""
+    return np.mean([np.percentile(values, PERCENTILES) for values in seeds], axis=0)
+
+
+def _rows(data: ExperimentData, accuracies: dict[str, list[np.ndarray]]) -> list[str]:
+    return with_seeds({data.methods[method]: len(seeds) for method, seeds in accuracies.items()})
+
+
+def _panel(
+    axes: Axes, data: ExperimentData, accuracies: dict[str, list[np.ndarray]], styles: dict[str, MethodStyle]
+) -> None:
+    for place, (method, seeds) in enumerate(accuracies.items()):
         colour = styles[method].colour
-        worst, low, middle, high = np.percentile(values, PERCENTILES)
+        values = np.sort(np.concatenate(seeds))
+        worst, low, middle, high = percentiles(seeds)
         # Clients fan out over the row in a fixed order, so that equal accuracies stay apart.
         heights = place + 0.56 * ((np.arange(len(values)) * 0.618034) % 1 - 0.5)
         axes.plot(
@@ -119,7 +132,7 @@ def _panel(axes: Axes, data: ExperimentData, accuracies: dict[str, np.ndarray], 
         color=MUTED,
         va="bottom",
     )
-    axes.set_yticks(range(len(accuracies)), [data.methods[method] for method in accuracies])
+    axes.set_yticks(range(len(accuracies)), _rows(data, accuracies))
     axes.set_ylim(len(accuracies) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)
@@ -131,8 +144,8 @@ def _key() -> list:
 
     none = {"linestyle": "none", "color": MUTED}
     return [
-        Line2D([], [], marker="o", markersize=2.5, label="a client", **none),
+        Line2D([], [], marker="o", markersize=2.5, label="a client, of any seed", **none),
         Line2D([], [], color=MUTED, linewidth=1.8, label="P10 to P90"),
         Line2D([], [], marker="|", markersize=8, markeredgewidth=2.2, label="P50", **none),
-        Line2D([], [], marker="x", markersize=4.5, markeredgewidth=1.2, label="worst client", **none),
+        Line2D([], [], marker="x", markersize=4.5, markeredgewidth=1.2, label="worst client (mean over seeds)", **none),
     ]

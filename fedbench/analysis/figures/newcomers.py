@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbench.analysis.figures._rows import with_seeds
 from fedbench.analysis.figures._style import (
     FONT,
     INK,
@@ -17,6 +18,7 @@ from fedbench.analysis.figures._style import (
     styled,
     tint,
 )
+from fedbench.analysis.resolved import VARIANT, spec_of
 from fedbench.analysis.statistics import Estimate, estimate
 from fedbench.analysis.text import signed
 from fedbench.errors import FedbenchError
@@ -24,6 +26,8 @@ from fedbench.options import options
 from fedbench.registry import FIGURES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -38,7 +42,7 @@ class NewcomersOptions:
 @FIGURES.register("newcomers", NewcomersOptions)
 @styled
 def draw(data: ExperimentData, options: NewcomersOptions = NewcomersOptions()) -> Figure:  # noqa: B008 (frozen)
-    """Personalised accuracy of clients that take part and of clients held out until evaluation, 95 % intervals."""
+    """Personalised accuracy of clients that take part and of held-out ones after a few own epochs, 95 % intervals."""
     if not data.runs.held_out_clients.any():
         raise FedbenchError(
             f"experiment {data.name!r}, figure newcomers: none of its finished runs holds clients out; "
@@ -56,11 +60,18 @@ def draw(data: ExperimentData, options: NewcomersOptions = NewcomersOptions()) -
             remark(axes, "every run diverged")
             continue
         _panel(axes, data, task, measured)
-        if place % 2 and list(measured) == beside:  # the left panel names the same rows
+        if place % 2 and _rows(data, measured) == beside:  # the left panel names the same rows
             axes.set_yticklabels([])
-        beside = list(measured)
-    figure.legend(handles=_key(), loc="outside lower center", ncols=3)
+        beside = _rows(data, measured)
+    epochs = sorted({own_epochs(data, cell) for cell in data.runs[VARIANT].drop_duplicates().to_dict("records")})
+    figure.legend(handles=_key(epochs), loc="outside lower center", ncols=3 if len(data.tasks) > 1 else 1)
     return figure
+
+
+def own_epochs(data: ExperimentData, cell: Mapping[str, str]) -> int:
+    """Passes over its own samples that a newcomer of a run makes before it is evaluated."""
+    training = spec_of(data, cell)["training"]
+    return training["fine_tune_epochs"] if training["held_out_epochs"] is None else training["held_out_epochs"]
 
 
 def _column(data: ExperimentData, group: str) -> str:
@@ -75,6 +86,10 @@ def _measured(data: ExperimentData, task: Task) -> dict[str, tuple[Estimate, Est
         method: tuple(estimate(part[_column(data, group)].astype(float)) for group in ("personal", "held_out"))
         for method, part in sound.groupby("method", sort=False)
     }
+
+
+def _rows(data: ExperimentData, measured: dict[str, tuple[Estimate, Estimate]]) -> list[str]:
+    return with_seeds({data.methods[method]: members.n for method, (members, _) in measured.items()})
 
 
 def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tuple[Estimate, Estimate]]) -> None:
@@ -94,8 +109,7 @@ def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tup
         axes.text(max(ends) + 0.025, place, text, va="center", fontsize=FONT - 1, color=INK)
     base = float(task.of(data.runs).base_personal.astype(float).mean())
     axes.axvline(base, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2, label="_base")
-    labels = [data.methods[method] for method in measured]
-    axes.set_yticks(range(len(measured)), labels)
+    axes.set_yticks(range(len(measured)), _rows(data, measured))
     axes.set_ylim(len(measured) - 0.45, -0.55)
     axes.set_xlim(0, 1.12)
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
@@ -106,12 +120,19 @@ def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tup
     percent_axis(axes.xaxis)
 
 
-def _key() -> list:
+def _key(epochs: list[int]) -> list:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     return [
         Patch(color=MUTED, linewidth=0, label="clients that take part"),
-        Patch(color=tint(MUTED, 0.4), linewidth=0, label="newcomers (difference at the right, points)"),
+        Patch(color=tint(MUTED, 0.4), linewidth=0, label=f"newcomers {_after(epochs)} (right: difference, points)"),
         Line2D([], [], color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), label="base"),
     ]
+
+
+def _after(epochs: list[int]) -> str:
+    if epochs == [0]:
+        return "without own training"
+    passes = f"{epochs[0]} own epoch" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]} own epoch"
+    return f"after {passes}{'' if epochs == [1] else 's'}"
