@@ -271,7 +271,8 @@ def test_gate_dynamics(data):
 
 
 def test_gate_dynamics_tells_lines_apart_without_colour(fresh):
-    recipes = {"a": RECIPES["fedsdg"], "b": replace(RECIPES["fedsdg"], entry={"method": "fedsdg", "gate_init": 0.0})}
+    other = replace(RECIPES["fedsdg"], entry={"method": "fedsdg", "label": "From 0", "gate_init": 0.0})
+    recipes = {"a": RECIPES["fedsdg"], "b": other}
     world, paths = fresh(recipes=recipes, reference=None, seeds=(0,))
     for axes in draw(collect(world.config, paths).experiment("main"), "gate-dynamics").axes:
         markers = [line.get_marker() for line in axes.lines]
