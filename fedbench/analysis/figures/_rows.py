@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from fedbench.analysis.figures._style import FONT, INK, MUTED, WIDTH, facets, new_figure, panel_title
@@ -47,15 +47,15 @@ def row_text(axes: Axes, place: int, *columns: str) -> None:
         )
 
 
-def with_seeds(counts: Mapping[str, int]) -> list[str]:
-    """Names of rows; those that rest on fewer seeds than others say so.
+def fewer_seeds(counts: Sequence[int]) -> list[str]:
+    """What to write behind the rows of a task that rest on fewer seeds than others; nothing behind those others.
 
     Parameters
     ----------
-    counts : seeds behind each row, by its name
+    counts : seeds behind each row
     """
-    most = max(counts.values(), default=0)
-    return [name if count == most else f"{name}, {count} of {most} seeds" for name, count in counts.items()]
+    most = max(counts, default=0)
+    return ["" if count == most else f", n = {count} of {most}" for count in counts]
 
 
 def row_remark(axes: Axes, place: int, text: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbench.analysis.figures._rows import with_seeds
+from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import FONT, INK, WIDTH, new_figure, remark, styled
 from fedbench.analysis.text import percent
 from fedbench.errors import FedbenchError
@@ -99,8 +99,8 @@ def _panel(
                 weight="bold" if value == best[domain] else "normal",
             )
     axes.set_xticks(range(len(accuracy.columns)), accuracy.columns)
-    labels = with_seeds({data.methods[method]: seeds[method] for method in accuracy.index})
-    axes.set_yticks(range(len(accuracy)), labels)
+    counted = zip(accuracy.index, fewer_seeds(seeds[accuracy.index]), strict=True)
+    axes.set_yticks(range(len(accuracy)), [data.methods[method] + fewer for method, fewer in counted])
     axes.tick_params(length=0)
     axes.grid(visible=False)
     for spine in axes.spines.values():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbench.analysis.figures._rows import with_seeds
+from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import (
     FONT,
     MUTED,
@@ -56,7 +56,7 @@ def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> 
             remark(axes, "every run diverged")
             continue
         _panel(axes, data, accuracies, styles)
-        if place % columns and _rows(data, accuracies) == _rows(data, everything[place - 1]):  # named at the left
+        if place % columns and list(accuracies) == list(everything[place - 1]):  # the left panel names the same rows
             axes.set_yticklabels([])
     worst = min((one[0] for accuracies in everything for seeds in accuracies.values() for one in seeds), default=0.0)
     everywhere[0].set_xlim(worst - 0.03, 1.02)  # all panels share it
@@ -95,13 +95,10 @@ def percentiles(seeds: list[np.ndarray]) -> np.ndarray:
     return np.mean([np.percentile(values, PERCENTILES) for values in seeds], axis=0)
 
 
-def _rows(data: ExperimentData, accuracies: dict[str, list[np.ndarray]]) -> list[str]:
-    return with_seeds({data.methods[method]: len(seeds) for method, seeds in accuracies.items()})
-
-
 def _panel(
     axes: Axes, data: ExperimentData, accuracies: dict[str, list[np.ndarray]], styles: dict[str, MethodStyle]
 ) -> None:
+    fewer = fewer_seeds([len(seeds) for seeds in accuracies.values()])
     for place, (method, seeds) in enumerate(accuracies.items()):
         colour = styles[method].colour
         values = np.sort(np.concatenate(seeds))
@@ -117,7 +114,7 @@ def _panel(
         axes.text(
             1.02,
             place,
-            " / ".join(percent(value, 0) for value in (worst, low, middle, high)),
+            " / ".join(percent(value, 0) for value in (worst, low, middle, high)) + fewer[place],
             transform=axes.get_yaxis_transform(),
             va="center",
             fontsize=FONT - 1.5,
@@ -132,7 +129,7 @@ def _panel(
         color=MUTED,
         va="bottom",
     )
-    axes.set_yticks(range(len(accuracies)), _rows(data, accuracies))
+    axes.set_yticks(range(len(accuracies)), [data.methods[method] for method in accuracies])
     axes.set_ylim(len(accuracies) - 0.5, -0.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="y", visible=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedbench.analysis.figures._rows import with_seeds
+from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import (
     FONT,
     INK,
@@ -60,9 +60,9 @@ def draw(data: ExperimentData, options: NewcomersOptions = NewcomersOptions()) -
             remark(axes, "every run diverged")
             continue
         _panel(axes, data, task, measured)
-        if place % 2 and _rows(data, measured) == beside:  # the left panel names the same rows
+        if place % 2 and list(measured) == beside:  # the left panel names the same rows
             axes.set_yticklabels([])
-        beside = _rows(data, measured)
+        beside = list(measured)
     epochs = sorted({own_epochs(data, cell) for cell in data.runs[VARIANT].drop_duplicates().to_dict("records")})
     figure.legend(handles=_key(epochs), loc="outside lower center", ncols=3 if len(data.tasks) > 1 else 1)
     return figure
@@ -88,12 +88,9 @@ def _measured(data: ExperimentData, task: Task) -> dict[str, tuple[Estimate, Est
     }
 
 
-def _rows(data: ExperimentData, measured: dict[str, tuple[Estimate, Estimate]]) -> list[str]:
-    return with_seeds({data.methods[method]: members.n for method, (members, _) in measured.items()})
-
-
 def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tuple[Estimate, Estimate]]) -> None:
     styles = method_styles(data.config)
+    fewer = fewer_seeds([members.n for members, _ in measured.values()])
     for place, (method, (members, newcomers)) in enumerate(measured.items()):
         colour = styles[method].colour
         axes.barh(place - 0.19, members.mean, height=0.36, color=colour, linewidth=0, label="_members")
@@ -105,11 +102,12 @@ def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tup
                 low, high = max(found.low, 0), min(found.high, 1)
                 axes.plot([low, high], [y, y], color=INK, linewidth=0.8, zorder=3, label="_interval")
                 ends.append(high)
-        text = signed(newcomers.mean - members.mean)
+        text = signed(newcomers.mean - members.mean) + fewer[place]
         axes.text(max(ends) + 0.025, place, text, va="center", fontsize=FONT - 1, color=INK)
     base = float(task.of(data.runs).base_personal.astype(float).mean())
     axes.axvline(base, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2, label="_base")
-    axes.set_yticks(range(len(measured)), _rows(data, measured))
+    labels = [data.methods[method] for method in measured]
+    axes.set_yticks(range(len(measured)), labels)
     axes.set_ylim(len(measured) - 0.45, -0.55)
     axes.set_xlim(0, 1.12)
     axes.set_xticks([0, 0.2, 0.4, 0.6, 0.8, 1.0])
