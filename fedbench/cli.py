@@ -171,7 +171,7 @@ def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints
 
 @cli.command()
 @configured
-@click.option("--partial", is_flag=True, help="Use the runs that are there; the tables say how many are missing.")
+@click.option("--partial", is_flag=True, help="Use the runs that are there; tables without any are removed.")
 def aggregate(plan, partial):
     """Write summary.csv and every experiment's tables."""
     from fedbench.analysis.tables import aggregate as write_all

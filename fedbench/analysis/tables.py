@@ -31,6 +31,7 @@ from fedbench.spec import Paths
 
 # "To target" asks for the reference's accuracy but for this much: noise must not decide who ever gets there.
 TARGET_MARGIN = 0.01
+KINDS = ("csv", "md", "tex")
 
 # Columns of runs that a table averages over seeds.
 AVERAGED = {
@@ -47,9 +48,6 @@ AVERAGED = {
     "parameters_private": "parameters_private",
     "seconds_wall": "seconds_wall",
 }
-
-
-KINDS = ("csv", "md", "tex")
 
 
 def aggregate(
@@ -86,7 +84,7 @@ def _remove(paths: Paths, experiment: str, log: Callable[[str], None]) -> None:
     for stem in _stems(paths, experiment):
         for file in filter(Path.exists, _files(stem)):
             file.unlink()
-            log(f"removed {file}: no run of experiment {experiment!r} is finished")
+            log(f"removed {file}: experiment {experiment!r} has no run of its present spec")
 
 
 def _stems(paths: Paths, experiment: str) -> tuple[Path, Path]:
