@@ -179,12 +179,13 @@ def train(work, dataset, partition, model, method, seed, out, chunk, checkpoints
 
 @cli.command()
 @configured
-@click.option("--partial", is_flag=True, help="Use the runs that are there; the tables say how many are missing.")
+@click.option("--partial", is_flag=True, help="Use the runs that are there; tables without any are removed.")
 def aggregate(plan, partial):
     """Write summary.csv and every experiment's tables."""
     from fedbench.analysis.tables import aggregate as write_all
 
-    show(write_all(plan.config, plan.paths, require_all=not partial))
+    log = functools.partial(click.echo, err=True)
+    show(write_all(plan.config, plan.paths, require_all=not partial, log=log))
 
 
 @cli.command()

@@ -81,6 +81,108 @@ def test_departures_are_named(name, method, assignment, expected):
         assert any(text.startswith(expected) for text in found), found
 
 
+def comparisons(full, name):
+    """(number, its run's spec) of every number of a paper."""
+    runs = asked(full, name)
+    return [(number, resolve(full, runs[key(number)]).full) for number in papers.read(name).numbers]
+
+
+def leaves(spec, path=()):
+    for name, value in spec.items():
+        if isinstance(value, dict):
+            yield from leaves(value, (*path, name))
+        else:
+            yield (*path, name)
+
+
+def replaced(spec, path, value):
+    first, *rest = path
+    return {**spec, first: replaced(spec.get(first) or {}, rest, value) if rest else value}
+
+
+@pytest.mark.parametrize("name", papers.names())
+def test_any_other_value_is_a_departure_unless_the_setting_is_free(full, name):
+    paper, free = papers.read(name), set()
+    for number, spec in comparisons(full, name):
+        for path in leaves(spec):
+            if not paper.deviations(number, replaced(spec, path, "other")):
+                free.add(".".join(path))
+    moot = {"method.rank", "method.lora_alpha", "method.gate_value", "training.momentum", "training.betas"}
+    assert {path for path in free - moot if not path.startswith("base.")} == {
+        *("seed", "model.base", "dataset.download", "dataset.layout"),
+        *("training.evaluate_every", "training.held_out_epochs"),
+        *(["method.map_seed"] if name == "flite" else []),
+    }
+    if name == "flite":
+        assert {path for path in free if path.startswith("base.")} == {"base.seed", "base.tag", "base.path"}
+
+
+@pytest.mark.parametrize("name", papers.names())
+def test_no_setting_is_free_for_all_that_has_an_effect_on_some(full, name):
+    """What is free because a method makes nothing of it is declared for those that do."""
+    paper = papers.read(name)
+    for number, spec in comparisons(full, name):
+        compared = set(paper.declared(number))
+        adam = spec["training"]["optimizer"] == "adam"
+        assert ("training.betas" if adam else "training.momentum") in compared
+        assert "method.rank" in compared or spec["method"].get("trainable", "full") == "full"
+        assert ("method.gate_value" in compared) == (spec["method"].get("gate") == "fixed")
+
+
+@pytest.mark.parametrize("name", papers.names())
+@pytest.mark.parametrize("section", ["dataset", "partition", "model", "method", "channel", "training"])
+def test_an_option_that_nobody_placed_is_a_departure(full, name, section):
+    for number, spec in comparisons(full, name):
+        found = papers.read(name).deviations(number, replaced(spec, (section, "novel"), 3))
+        assert found == [f"{section}.novel 3 (unknown to this comparison)"]
+
+
+@pytest.mark.parametrize(
+    ("assignments", "method", "expected"),
+    [
+        (["models.vit-tiny.image_size=64"], "fedsdg", ["model.image_size 64 (paper: 224)"]),
+        (["models.vit-tiny.image_size=224"], "fedsdg", []),
+        (["datasets.tiny-imagenet.path=other"], "fedsdg", ["dataset.path other (config.yaml: tiny-imagenet-200)"]),
+        (["datasets.tiny-imagenet.public={fraction: 0.3}"], "ditto", ["dataset.public fraction 0.3 (paper: none)"]),
+        (["methods.fa-lora.trainable=full"], "fa-lora", ["method.trainable full (paper: lora)"]),
+        (["methods.fedavg-adam.trainable=head"], "fedavg-adam", ["method.trainable head (paper: full)"]),
+        (["methods.feddpa.inference=fixed"], "feddpa", ["method.inference fixed (paper: instance)"]),
+        (["training.aggregation=samples"], "local-only", ["training.aggregation samples (paper: uniform)"]),
+        (["training.precision=bf16"], "fedrep", ["training.precision bf16 (config.yaml: fp32)"]),
+        (["training.betas=[0.5, 0.5]"], "fedsdg", ["training.betas 0.5, 0.5 (paper: 0.9, 0.999)"]),
+        (["training.betas=[0.5, 0.5]"], "fedavg-adam", ["training.betas 0.5, 0.5 (config.yaml: 0.9, 0.999)"]),
+        (["training.betas=[0.5, 0.5]"], "fedavg-sgd", []),
+        (["training.local_steps=1"], "fedsdg", ["training.local_steps 1 (paper: none)"]),
+        (
+            ["methods.ditto.training={clip: 0.001, local_steps: 1}"],
+            "ditto",
+            ["training.local_steps 1 (paper: none)", "training.clip 0.001 (config.yaml: none)"],
+        ),
+        (["models.vit-tiny.base=null"], "fedsdg", ["base.kind none (paper: pretrained)"]),
+        (["methods.fedsdg.channel=int8"], "fedsdg", ["channel.codec affine (paper: dense)"]),
+    ],
+)
+def test_departures_of_the_main_table(assignments, method, expected):
+    changed, paper = config.load([ROOT / "config.yaml"], assignments), papers.read("fedsdg")
+    runs = asked(changed, "fedsdg")
+    cell = ("tiny-imagenet", "p100-dirichlet-0.1", "vit-tiny", method)
+    for number in paper.numbers:
+        if key(number) == cell:
+            assert paper.deviations(number, resolve(changed, runs[cell]).full) == expected
+
+
+def test_data_of_another_source_under_the_papers_name_are_told(full):
+    values = config.read(ROOT / "config.yaml")
+    values["datasets"]["office-home"] = {"source": "digits"}
+    values["partitions"]["p100-domain-dirichlet-0.1"]["scheme"] = "dirichlet"
+    changed, paper = config.validate(values), papers.read("fedsdg")
+    number = next(n for n in paper.numbers if n.dataset == "office-home" and n.method == "fedsdg")
+    assert paper.deviations(number, resolve(changed, asked(changed, "fedsdg")[key(number)]).full) == [
+        "dataset.source digits (config.yaml: image-folder)",
+        "partition.scheme dirichlet (paper: domain-dirichlet)",
+    ]
+
+
 def test_equal_numbers_of_several_tables_are_one():
     numbers = [number for number in papers.read("fedsdg").numbers if number.method == "fedsdg"]
     (shown,) = [n for n in papers.merged(numbers) if n.dataset == "tiny-imagenet" and n.partition.endswith("-0.1")]

@@ -41,8 +41,7 @@ class Spent:
 def within_budget(rounds: pd.DataFrame, column: str, budget: float) -> Spent:
     """Look up one method's runs on one task at their last evaluation whose cumulative bytes are not above `budget`.
 
-    Round 0, the untouched base, counts for methods that have no other round: before its first round a method has
-    reached nothing of its own.
+    Round 0 counts for methods that have no other: before its first round a method has reached nothing of its own.
 
     Parameters
     ----------

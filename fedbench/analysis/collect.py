@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -178,6 +179,13 @@ class Collection:
         """Whether any run of an experiment is there."""
         wanted = {_key(cell) for cell in cells(self.config, name)}
         return any(key in wanted for key in self.runs[list(CELL)].itertuples(index=False, name=None))
+
+    @property
+    def left_out(self) -> str:
+        """How many runs cannot be used, and why."""
+        reasons = Counter(item.reason for item in self.missing)
+        counted = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+        return f"{len(self.missing)} of {len(self.missing) + len(self.runs)} runs ({counted})"
 
     def require_all(self) -> None:
         """Raise if any run is missing."""

@@ -74,8 +74,10 @@ def lay_out(data: ExperimentData, rows: pd.DataFrame) -> Layout:
         "n": lambda row: f"{row.n} of {row.n + row.diverged}" if row.diverged else str(row.n),
         "Accuracy, %": _accuracy,
         "Newcomers, %": lambda row: _with_interval(row, "held_out"),
-        "P10": lambda row: percent(row.p10),
         "Worst": lambda row: percent(row.worst),
+        "P10": lambda row: percent(row.p10),
+        "P50": lambda row: percent(row.p50),
+        "P90": lambda row: percent(row.p90),
         "Gain over base": lambda row: signed(row.gain_over_base_mean),
         "Gain over local": lambda row: signed(row.gain_over_local_mean),
         f"Δ to {data.methods.get(reference, reference)}": lambda row: _difference(row, reference),
@@ -122,6 +124,11 @@ def notes(data: ExperimentData, rows: pd.DataFrame) -> list[str]:
         found.append("± is half of the 95 % t interval over seeds.")
     if (rows.n == 1).any():
         found.append("One seed gives no interval.")
+    if rows.worst.notna().any():
+        found.append(
+            "Worst, P10, P50, P90: the worst client's personalised accuracy and percentiles over clients, of each "
+            "seed, averaged over seeds."
+        )
     if data.experiment.reference is not None:
         label = data.methods.get(data.experiment.reference, data.experiment.reference)
         found.append(

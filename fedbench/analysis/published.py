@@ -18,6 +18,7 @@ from fedbench.spec import cells, resolve
 MEASURES = {"personal_mean": "", "global": "", "personal_p10": "P10", "personal_p50": "P50", "personal_p90": "P90"}
 SAME = "as stated"
 NOTHING = "–"
+BETWEEN = "; "  # departures
 
 
 def compare(data: ExperimentData) -> pd.DataFrame:
@@ -64,7 +65,7 @@ def _row(data: ExperimentData, paper: Paper, number: Published, cell: Run) -> di
         "difference": ours.mean - number.value,
         "published_bytes": nan if number.bytes is None else number.bytes,
         "bytes": float(runs.bytes_uplink_per_client_round.astype(float).mean()) if len(runs) else nan,
-        "setting": "; ".join(departures) or SAME,
+        "setting": BETWEEN.join(departures) or SAME,
     }
 
 
@@ -116,6 +117,20 @@ def _notes(rows: pd.DataFrame, paper: Paper, marks: dict[str, str], sized: bool)
     if sized:
         found.append("Bytes of one client's message to the server.")
     found.append(
-        f"Setting compares each run's spec with what the paper says; it does not say: {'; '.join(paper.unstated)}."
+        "Setting compares each run's spec with what the paper says, and where it says nothing with this benchmark's "
+        f"config.yaml. It does not say: {'; '.join(paper.unstated)}."
     )
-    return found + [f"({mark}) {text}." for text, mark in marks.items()]
+    return found + _departures(marks)
+
+
+def _departures(marks: dict[str, str]) -> list[str]:
+    """What each mark stands for, with what all have in common said once."""
+    every = {mark: text.split(BETWEEN) for text, mark in marks.items()}
+    common = [text for text in next(iter(every.values()), []) if all(text in texts for texts in every.values())]
+    if len(every) < 2 or not common:
+        return [f"({mark}) {text}." for text, mark in marks.items()]
+    own = {mark: [text for text in texts if text not in common] for mark, texts in every.items()}
+    return [
+        f"(1) to ({len(every)}) {BETWEEN.join(common)}.",
+        *(f"({mark}) also {BETWEEN.join(texts)}." for mark, texts in own.items() if texts),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isfinite, nan
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from fedbench.spec import Paths
 
 # "To target" asks for the reference's accuracy but for this much: noise must not decide who ever gets there.
 TARGET_MARGIN = 0.01
+KINDS = ("csv", "md", "tex")
 
 # Columns of runs that a table averages over seeds.
 AVERAGED = {
@@ -48,12 +50,16 @@ AVERAGED = {
 }
 
 
-def aggregate(config: Config, paths: Paths, require_all: bool = True) -> list[Path]:
+def aggregate(
+    config: Config, paths: Paths, require_all: bool = True, log: Callable[[str], None] = lambda line: None
+) -> list[Path]:
     """Write summary.csv (one row per run) and every experiment's tables below the results folder.
 
     Parameters
     ----------
-    require_all : raise if a run is missing; otherwise tables are made from what is there and say so
+    require_all : raise if a run is missing; otherwise tables are made from what is there and say so, and those of
+        experiments without any run are removed, because what they hold are another spec's numbers
+    log : told which runs are left out and which tables removed
 
     Returns
     -------
@@ -64,26 +70,48 @@ def aggregate(config: Config, paths: Paths, require_all: bool = True) -> list[Pa
         collection.require_all()
     written = [paths.root / "summary.csv"]
     write_csv(written[0], COLUMNS, collection.runs.to_dict("records"))
+    if collection.missing:
+        log(f"left out: {collection.left_out}")
     for name in config.experiments:
-        if require_all or collection.has(name):
+        if collection.has(name):
             written += write_tables(collection, name, paths)
+        else:
+            _remove(paths, name, log)
     return written
+
+
+def _remove(paths: Paths, experiment: str, log: Callable[[str], None]) -> None:
+    for stem in _stems(paths, experiment):
+        for file in filter(Path.exists, _files(stem)):
+            file.unlink()
+            log(f"removed {file}: experiment {experiment!r} has no run of its present spec")
+
+
+def _stems(paths: Paths, experiment: str) -> tuple[Path, Path]:
+    """Where the tables of an experiment lie: its own, and that of its paper's numbers."""
+    folder = paths.root / "tables"
+    return folder / experiment, folder / "published" / experiment
+
+
+def _files(stem: Path) -> list[Path]:
+    return [stem.with_name(f"{stem.name}.{kind}") for kind in KINDS]
 
 
 def write_tables(collection: Collection, experiment: str, paths: Paths) -> list[Path]:
     """Write one experiment's table, and that of its paper's numbers, as CSV, Markdown and LaTeX."""
     data = collection.experiment(experiment)
     rows = build(data)
-    written = _write(paths.root / "tables" / experiment, rows, lay_out(data, rows), experiment)
+    own, papers = _stems(paths, experiment)
+    written = _write(own, rows, lay_out(data, rows), experiment)
     if data.experiment.paper is not None:
         rows = published.compare(data)
         shown = published.lay_out(data, rows)
-        written += _write(paths.root / "tables" / "published" / experiment, rows, shown, f"published-{experiment}")
+        written += _write(papers, rows, shown, f"published-{experiment}")
     return written
 
 
 def _write(stem: Path, rows: pd.DataFrame, shown: Layout, name: str) -> list[Path]:
-    files = [stem.with_name(f"{stem.name}.{kind}") for kind in ("csv", "md", "tex")]
+    files = _files(stem)
     write_csv(files[0], rows.columns, rows.to_dict("records"))
     write_text(files[1], to_markdown(shown))
     write_text(files[2], to_latex(shown, name))
@@ -165,7 +193,7 @@ def _compare(runs: pd.DataFrame, reference: pd.DataFrame, column: str, itself: b
 def _target(rounds: pd.DataFrame, column: str, target: float) -> dict[str, float]:
     """Rounds and bytes until the seeds' mean test accuracy first reaches the target.
 
-    Round 0, the untouched base, counts for methods that have no other round.
+    Round 0, before any training round, counts for methods that have no other round.
     """
     course = mean_trajectory(rounds, column)
     if course["round"].max() > 0:

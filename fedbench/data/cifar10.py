@@ -11,7 +11,7 @@ from fedbench.registry import DATA_SOURCES
 
 @DATA_SOURCES.register("cifar10", CifarOptions)
 class Cifar10:
-    """CIFAR-10 from its official files: found under the data root, or downloaded."""
+    """CIFAR-10 from its official files under the data root; downloaded only with `download: true`."""
 
     def load(self, options: CifarOptions, data_root: Path, allocate: Allocate) -> RawData:
         """Read 50,000 training and 10,000 test images of 3x32x32."""

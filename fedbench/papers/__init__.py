@@ -4,14 +4,15 @@ A paper is two files here: ``NAME.csv`` has its numbers, each beside the names o
 method, as in the benchmark's config) that answers the same question; ``NAME.yaml`` has its title, its number of seeds,
 what it leaves unsaid, and its settings as paths into a run's spec. An experiment names it with ``paper: NAME``.
 
-Nothing here is a result of this benchmark, and whether a setting matches is computed from the run's own spec.
+Nothing here is a result of this benchmark, and whether a setting matches is computed from the run's own spec, of which
+every setting is either what the paper says, or what config.yaml has where it says nothing, or declared to be free.
 """
 
 import csv
 import hashlib
 import importlib.resources
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
@@ -21,6 +22,16 @@ from fedbench.plain_yaml import plain_yaml
 
 MISSING = object()
 AXES = ("table", "dataset", "partition", "model", "method")
+SOURCES = {"are": "paper", "ours": "config.yaml"}
+# Sections of a spec, and the key of each that names its plug-in.
+KINDS = {
+    "dataset": "source",
+    "partition": "scheme",
+    "model": "backbone",
+    "base": "kind",
+    "method": "method",
+    "channel": "codec",
+}
 
 
 @dataclass(frozen=True)
@@ -57,23 +68,66 @@ class Paper:
     unstated: tuple[str, ...]
     settings: tuple[Mapping[str, Any], ...]
     numbers: tuple[Published, ...]
+    unset: Mapping[str, Any] = field(default_factory=dict)
+    """What a spec's null stands for, by path."""
 
     def declared(self, number: Published) -> dict[str, Any]:
-        """The settings behind a number, by path into a run's spec."""
-        found: dict[str, Any] = {}
-        for block in self.settings:
-            where = block.get("where", {})
-            if all(_matches(getattr(number, axis), patterns) for axis, patterns in where.items()):
-                found |= block["are"]
-        return found
+        """The settings behind a number, by path into a run's spec: the paper's, and ours where it has none."""
+        return {path: setting.value for path, setting in self._declared(number).items()}
 
     def deviations(self, number: Published, spec: Mapping[str, Any]) -> list[str]:
-        """Where a run's spec (``RunSpec.full``) departs from what the paper says, in words; [] if nowhere."""
-        return [
-            f"{path} {_text(ours)} (paper: {_text(theirs)})"
-            for path, theirs in self.declared(number).items()
-            if (ours := _look_up(spec, path)) != theirs
+        """Where a run's spec (``RunSpec.full``) departs from what is declared, in words; [] if nowhere.
+
+        A setting of the spec that is neither declared nor free is a departure, too.
+        """
+        declared = self._declared(number)
+        free = [pattern for block in self._blocks(number) for pattern in block.get("free", ())]
+        ours = {path: self._look_up(spec, path) for path in declared}
+        # Options that only one of two plug-ins has say no more than that they are two.
+        kinds = {section: f"{section}.{key}" for section, key in KINDS.items()}
+        other = {section for section, path in kinds.items() if path in ours and ours[path] != declared[path].value}
+        moot = {path for path, value in ours.items() if value is MISSING and _section(path) in other}
+        moot -= set(kinds.values())
+        found = [
+            f"{path} {_text(ours[path])} ({setting.source}: {_text(setting.value)})"
+            for path, setting in declared.items()
+            if ours[path] != setting.value and path not in moot
         ]
+        return found + [
+            f"{path} {_text(value)} (unknown to this comparison)"
+            for path, value in _leaves(spec)
+            if not (_within(path, declared) or _matches(path, free) or _section(path) in other)
+        ]
+
+    def _look_up(self, spec: Mapping[str, Any], path: str) -> Any:
+        value: Any = spec
+        for key in path.split("."):
+            if not isinstance(value, Mapping) or key not in value:
+                return MISSING
+            value = value[key]
+        return self.unset.get(path) if value is None else _plain(value)
+
+    def _blocks(self, number: Published) -> list[Mapping[str, Any]]:
+        return [
+            block
+            for block in self.settings
+            if all(_matches(getattr(number, axis), patterns) for axis, patterns in block.get("where", {}).items())
+        ]
+
+    def _declared(self, number: Published) -> dict[str, "Setting"]:
+        found: dict[str, Setting] = {}
+        for block in self._blocks(number):
+            for key, source in SOURCES.items():
+                found |= {path: Setting(_plain(value), source) for path, value in block.get(key, {}).items()}
+        return found
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value and who says it."""
+
+    value: Any
+    source: str
 
 
 def names() -> list[str]:
@@ -103,7 +157,13 @@ def read(name: str) -> Paper:
         for row in csv.DictReader(_file(f"{name}.csv").splitlines())
     ]
     return Paper(
-        name, facts["title"], facts["seeds"], tuple(facts["unstated"]), tuple(facts["settings"]), tuple(numbers)
+        name,
+        facts["title"],
+        facts["seeds"],
+        tuple(facts["unstated"]),
+        tuple(facts["settings"]),
+        tuple(numbers),
+        facts["unset"],
     )
 
 
@@ -135,16 +195,34 @@ def _file(name: str) -> str:
     return importlib.resources.files(__name__).joinpath(name).read_text(encoding="utf-8")
 
 
-def _look_up(spec: Mapping[str, Any], path: str) -> Any:
-    value: Any = spec
-    for key in path.split("."):
-        if not isinstance(value, Mapping) or key not in value:
-            return MISSING
-        value = value[key]
-    return value
+def _leaves(spec: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in spec.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", _plain(value)
+
+
+def _within(path: str, declared: Iterable[str]) -> bool:
+    """Whether a path is declared, or one above or below it."""
+    return any(f"{path}.".startswith(f"{known}.") or known.startswith(f"{path}.") for known in declared)
+
+
+def _section(path: str) -> str:
+    return path.partition(".")[0]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _text(value: Any) -> str:
     if value is MISSING or value is None:
         return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(part)}" for key, part in value.items() if part is not None)
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
     return f"{value:g}" if isinstance(value, float) else str(value)

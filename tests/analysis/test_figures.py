@@ -6,16 +6,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_runs import RECIPES, Recipe, never_wrote
+from fake_runs import DIRICHLET, RECIPES, Recipe, never_wrote
 from matplotlib.colors import to_hex
 from PIL import Image
 
 from fedbench.analysis.collect import collect
 from fedbench.analysis.figures._byte_axis import byte_ticks
+from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import COLOURS, method_styles
+from fedbench.analysis.figures.fairness import client_accuracies, percentiles
 from fedbench.analysis.figures.pareto import ParetoOptions
 from fedbench.analysis.figures.partitions import client_order
 from fedbench.analysis.plot import plot
+from fedbench.analysis.tables import build
 from fedbench.errors import FedbenchError
 from fedbench.registry import FIGURES
 
@@ -159,6 +162,10 @@ def test_learning_curves(data):
     assert "Base" not in texts(figure)
 
 
+def test_learning_curves_say_what_round_0_is():
+    assert "round 0 is the base, fine-tuned where" in FIGURES["learning-curves"].summary
+
+
 def test_learning_curves_of_the_base_alone(fresh):
     world, paths = fresh(recipes={"base": RECIPES["base"]}, reference=None)
     figure = draw(collect(world.config, paths).experiment("main"), "learning-curves")
@@ -183,6 +190,29 @@ def test_gates(data):
     assert (ffn.get_ydata() > attention.get_ydata()).all()
 
 
+def test_gates_counts_the_clients_of_each_seed(data):
+    """Other clients may have taken part in each seed."""
+    assert "10 clients × 3 seeds" in texts(draw(data, "gates"))
+    moved = data.gates.assign(client=data.gates.client + data.gates.seed)
+    assert "10 clients × 3 seeds" in texts(draw(replace(data, gates=moved), "gates"))
+    fewer = data.gates[(data.gates.client > 0) | (data.gates.seed > 0)]
+    assert "29 clients of 3 seeds" in texts(draw(replace(data, gates=fewer), "gates"))
+
+
+@pytest.mark.parametrize("level", [0.001, 0.3, 1.0])
+def test_gates_are_whole_and_apart_from_the_text(data, level):
+    """A few clients whose gates are wide open must not be cut off, nor run under the count of clients."""
+    tail = data.gates.block == data.gates.block.max()
+    gates = data.gates.assign(value=np.where(tail, level * (0.7 + 0.03 * data.gates.client), 0.01 * level))
+    (axes,) = draw(replace(data, gates=gates), "gates").axes
+    axes.figure.canvas.draw()
+    (count,) = axes.texts
+    free = axes.transData.inverted().transform((0, count.get_window_extent().y0))[1]
+    bands = [path.vertices[:, 1].max() for band in axes.collections for path in band.get_paths()]
+    assert max(bands) == pytest.approx(level * (0.7 + 0.03 * 8.1), rel=0.01)
+    assert max(bands) < free
+
+
 def test_gates_without_gates(fresh):
     world, paths = fresh(recipes={name: RECIPES[name] for name in ("fa-lora", "fedavg")})
     with pytest.raises(FedbenchError, match=r"figure gates: none of its finished runs has a gates\.csv"):
@@ -193,6 +223,7 @@ def test_fairness(data):
     figure = draw(data, "fairness")
     (axes,) = figure.axes
     assert [label.get_text() for label in axes.get_yticklabels()] == list(data.methods.values())
+    assert "57 / 58 / 66 / 75, n = 2 of 3" in texts(figure)
     assert "40 / 42 / 50 / 58" in texts(figure), "worst, P10, P50 and P90 of the base"
     middle = next(line for line in axes.lines if line.get_label() == "Base")
     assert middle.get_xdata() == pytest.approx([0.42, 0.58], abs=0.005)
@@ -201,6 +232,24 @@ def test_fairness(data):
     worst = next(line for line in axes.lines if line.get_label() == "_worst")
     assert worst.get_xdata() == pytest.approx([0.4])
     assert axes.get_xlim()[0] < 0.4, "nobody is cut off"
+
+
+def test_fairness_and_table_mean_the_same_by_percentiles(data):
+    """Each seed's own, then the mean: not those of all clients of all seeds together."""
+    rows = build(data).set_index("method")
+    everyone = client_accuracies(data, data.tasks[0])
+    for method, seeds in everyone.items():
+        assert percentiles(seeds) == pytest.approx(rows.loc[method, ["worst", "p10", "p50", "p90"]].to_numpy(float))
+    assert percentiles(everyone["fedsdg"])[0] == pytest.approx(0.68)
+    assert min(map(min, everyone["fedsdg"])) == pytest.approx(0.65), "of the worst seed"
+    found = texts(draw(data, "fairness"))
+    assert {"68 / 70 / 78 / 86", "worst client (mean over seeds)"} <= set(found)
+
+
+def test_rows_of_fewer_seeds_say_so():
+    assert fewer_seeds([3, 2, 3]) == ["", ", n = 2 of 3", ""]
+    assert fewer_seeds([2, 2]) == ["", ""]
+    assert fewer_seeds([]) == []
 
 
 def test_fairness_leaves_out_held_out_clients(data):
@@ -221,6 +270,16 @@ def test_gate_dynamics(data):
     assert line.get_ydata()[9] == pytest.approx(0.3e-6)
 
 
+def test_gate_dynamics_tells_lines_apart_without_colour(fresh):
+    other = replace(RECIPES["fedsdg"], entry={"method": "fedsdg", "label": "From 0", "gate_init": 0.0})
+    recipes = {"a": RECIPES["fedsdg"], "b": other}
+    world, paths = fresh(recipes=recipes, reference=None, seeds=(0,))
+    for axes in draw(collect(world.config, paths).experiment("main"), "gate-dynamics").axes:
+        markers = [line.get_marker() for line in axes.lines]
+        assert len(set(markers)) == 2
+        assert "None" not in markers
+
+
 def test_gate_dynamics_without_learned_gates(fresh):
     world, paths = fresh(recipes={name: RECIPES[name] for name in ("fa-lora", "fedavg")})
     with pytest.raises(FedbenchError, match="figure gate-dynamics: none of its finished runs followed learned gates"):
@@ -235,7 +294,22 @@ def test_newcomers(fresh):
     assert [label.get_text() for label in axes.get_yticklabels()] == ["FA+LoRA", "FedSDG", "FedAvg (SGD)"]
     widths = [patch.get_width() for patch in axes.patches]
     assert widths == pytest.approx([0.72, 0.62, 0.78, 0.68, 0.665, 0.565])
-    assert texts(figure).count("−10.0") == 3
+    assert [text for text in texts(figure) if text.startswith("−10.0")] == ["−10.0", "−10.0", "−10.0, n = 2 of 3"]
+
+
+@pytest.mark.parametrize(
+    ("training", "text"),
+    [
+        ({"held_out": 0.2, "held_out_epochs": 5}, "after 5 own epochs"),
+        ({"held_out": 0.2, "fine_tune_epochs": 1}, "after 1 own epoch"),
+        ({"held_out": 0.2}, "without own training"),
+    ],
+)
+def test_newcomers_says_how_long_they_trained(fresh, training, text):
+    recipes = {"fa-lora": replace(RECIPES["fa-lora"], newcomers=-0.1)}
+    world, paths = fresh(recipes=recipes, partitions={"dirichlet-0.1": {**DIRICHLET, "training": training}}, seeds=(0,))
+    figure = draw(collect(world.config, paths).experiment("main"), "newcomers")
+    assert f"newcomers {text} (right: difference, points)" in texts(figure)
 
 
 def test_newcomers_without_held_out_clients(data):
@@ -250,6 +324,7 @@ def test_domains(fresh, metric):
     figure = draw(collect(world.config, paths).experiment("main"), "domains")
     axes, bar = figure.axes
     assert [label.get_text() for label in axes.get_xticklabels()] == list(DOMAINS)
+    assert axes.get_yticklabels()[-1].get_text() == "FedAvg (SGD), n = 2 of 3"
     shift = 0.0 if metric == "personal" else -0.05
     means = {"base": 0.5, "fa-lora": 0.72, "fedsdg": 0.78, "fedavg-sgd": 0.665}
     shown = [text.get_text() for text in axes.texts]
@@ -285,7 +360,10 @@ def test_identifiability(fresh):
         }.items()
     }
     world, paths = fresh(recipes={**recipes, "fa-lora": RECIPES["fa-lora"]}, seeds=(0,))
-    output, gate, slope = draw(collect(world.config, paths).experiment("main"), "identifiability").axes
+    figure = draw(collect(world.config, paths).experiment("main"), "identifiability")
+    output, gate, slope = figure.axes
+    assert "random weights" in figure.get_suptitle(), "said in the picture itself"
+    assert "a gate's maximum" in texts(figure)
 
     def course(axes, name):
         (line,) = [line for line in axes.lines if line.get_label() == name]

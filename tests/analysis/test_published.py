@@ -26,7 +26,7 @@ NUMBERS = (
     Published("1", "digits", "elsewhere", "vit", "fedsdg", "personal_mean", 0.9, None, None),
 )
 SETTINGS = (
-    {"are": {"training.rounds": 20, "partition.clients": 10, "method.rank": 8}},
+    {"are": {"training.rounds": 20, "partition.clients": 10, "method.rank": 8}, "free": ["*"]},
     {"where": {"method": "fa*"}, "are": {"method.rank": 4, "model.head": "frozen-etf"}},
     {"where": {"method": "fedavg*"}, "are": {"method.rank": 8}},
 )
@@ -96,6 +96,19 @@ def test_another_setting_is_marked(paper, tmp_path):
     assert all(row[-1].text.startswith("differs (") for group in shown.groups for row in group.rows)
     assert any("training.rounds 7 (paper: 20)" in note for note in shown.notes)
     assert any("does not say: everything else" in note for note in shown.notes)
+
+
+def test_what_all_departures_have_in_common_is_said_once(paper, tmp_path):
+    made, paths = make_world(paper="fake"), Paths(tmp_path)
+    made.config.training["rounds"] = 7
+    write_runs(made, paths)
+    data = collect(made.config, paths).experiment("main")
+    notes = lay_out(data, compare(data)).notes
+    assert notes[-3:] == [
+        "(1) to (3) training.rounds 7 (paper: 20).",
+        "(2) also method.rank 8 (paper: 4); model.head trainable (paper: frozen-etf).",
+        "(3) also seeds 2 (paper: 3).",
+    ]
 
 
 def test_the_report_has_them(world):

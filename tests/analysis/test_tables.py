@@ -165,6 +165,48 @@ def test_run_of_another_spec_is_missing(fresh):
         aggregate(world.config, paths)
 
 
+def test_no_table_of_another_spec_is_left(fresh, monkeypatch):
+    """Neither an experiment's own nor that of a paper's numbers, whether the runs are of another spec or gone."""
+    world, paths = fresh()
+    for name, method in (("stale", "fedavg"), ("gone", "fedsdg"), ("kept", "fa-lora")):
+        grid = Grid(dataset="digits", partition="dirichlet-0.1", model="vit", method=method)
+        world.config.experiments[name] = Experiment(title=name, cells=[grid])
+    aggregate(world.config, paths)
+    folder = paths.root / "tables"
+    (folder / "published").mkdir()
+    (folder / "published" / "stale.md").write_text("80.0")
+    other = make_world()
+    other.config.training["rounds"] = 7
+    for seed in range(3):
+        write_run(other, Cell("digits", "dirichlet-0.1", "vit", "fedavg", seed), paths)
+        shutil.rmtree(paths.run(Cell("digits", "dirichlet-0.1", "vit", "fedsdg", seed)))
+    said = []
+    files = aggregate(world.config, paths, require_all=False, log=said.append)
+    assert said[0] == "left out: 6 of 24 runs (3 not run yet, 3 made by another spec than the config's)"
+    assert len(said) == 1 + 3 + 1 + 3
+    assert all(line.startswith(f"removed {folder}") for line in said[1:])
+    assert {path for path in folder.rglob("*") if path.is_file()} == set(files) - {paths.root / "summary.csv"}
+    assert {path.stem for path in files} == {"summary", "main", "kept"}
+
+
+def test_nothing_is_said_of_whole_results(results):
+    world, paths = results
+    said = []
+    aggregate(world.config, paths, require_all=False, log=said.append)
+    assert said == []
+
+
+def test_percentiles_over_clients_stand_in_the_table_and_are_defined(results):
+    world, paths = results
+    data = collect(world.config, paths).experiment("main")
+    shown = lay_out(data, build(data))
+    first = shown.columns.index("Worst")
+    assert shown.columns[first : first + 4] == ["Worst", "P10", "P50", "P90"]
+    row = next(row for row in shown.groups[0].rows if row[0].text == "FedSDG")
+    assert [cell.text for cell in row[first : first + 4]] == ["68.0", "70.0", "78.0", "86.0"]
+    assert any(note.startswith("Worst, P10, P50, P90:") and "averaged over seeds" in note for note in shown.notes)
+
+
 def test_nothing_run_yet(tmp_path):
     with pytest.raises(FedbenchError, match="no finished run of config 'fake'"):
         aggregate(make_world().config, Paths(tmp_path))

@@ -11,6 +11,7 @@ import torchvision
 from fedbench.config import parse_entry
 from fedbench.data.base import TEST, TRAIN, prepare
 from fedbench.errors import FedbenchError
+from fedbench.registry import DATA_SOURCES
 
 
 def batch(count: int, offset: int) -> bytes:
@@ -91,3 +92,10 @@ def test_a_failed_download_is_one_line_and_leaves_nothing(tmp_path, monkeypatch)
     assert "\n" not in str(caught.value)
     assert list((tmp_path / "root").iterdir()) == []
     assert not (tmp_path / "out").exists()
+
+
+def test_sources_that_download_only_when_asked_say_so():
+    """Their line in `fedbench list datasets` promises no more than their defaults keep."""
+    asked = [entry for entry in DATA_SOURCES.values() if getattr(entry.options, "download", None) is False]
+    assert {"cifar10", "cifar100"} <= {entry.name for entry in asked}
+    assert all("only with `download: true`" in entry.summary for entry in asked)

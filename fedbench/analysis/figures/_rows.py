@@ -47,6 +47,17 @@ def row_text(axes: Axes, place: int, *columns: str) -> None:
         )
 
 
+def fewer_seeds(counts: Sequence[int]) -> list[str]:
+    """What to write behind the rows of a task that rest on fewer seeds than others; nothing behind those others.
+
+    Parameters
+    ----------
+    counts : seeds behind each row
+    """
+    most = max(counts, default=0)
+    return ["" if count == most else f", n = {count} of {most}" for count in counts]
+
+
 def row_remark(axes: Axes, place: int, text: str) -> None:
     """Say in a row why it has no point."""
     axes.annotate(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import FONT, INK, WIDTH, new_figure, remark, styled
 from fedbench.analysis.text import percent
 from fedbench.errors import FedbenchError
@@ -49,7 +50,7 @@ def draw(data: ExperimentData, options: DomainsOptions = DomainsOptions()) -> Fi
         if accuracy.empty:
             remark(axes, "every run diverged")
             continue
-        shown = _panel(axes, data, accuracy, gain, limit)
+        shown = _panel(axes, data, accuracy, gain, limit, _sound(data, task).groupby("method").seed.nunique())
     if shown is not None:
         which = "own weights" if data.experiment.metric == "personal" else "shared weights"
         _colour_bar(figure, grid[:, 0].tolist(), shown, f"Gain over the base, points\n({which})")
@@ -58,9 +59,7 @@ def draw(data: ExperimentData, options: DomainsOptions = DomainsOptions()) -> Fi
 
 def by_domain(data: ExperimentData, task: Task) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(accuracy, gain over the base) of each method (rows) on each domain, mean over seeds that did not diverge."""
-    runs, domains = task.of(data.runs), task.of(data.domains)
-    sound = runs[~runs.diverged.astype(bool)]
-    kept = domains.merge(sound[["method", "seed"]], on=["method", "seed"])
+    kept = _sound(data, task)
     kept = kept.assign(gain=kept[data.client_accuracy].astype(float) - kept.accuracy_base.astype(float))
     order = dict.fromkeys(kept.method), dict.fromkeys(kept.domain)
     return tuple(
@@ -71,7 +70,15 @@ def by_domain(data: ExperimentData, task: Task) -> tuple[pd.DataFrame, pd.DataFr
     )
 
 
-def _panel(axes: Axes, data: ExperimentData, accuracy: pd.DataFrame, gain: pd.DataFrame, limit: float):
+def _sound(data: ExperimentData, task: Task) -> pd.DataFrame:
+    """Rows of domains.csv of the runs that did not diverge."""
+    runs = task.of(data.runs)
+    return task.of(data.domains).merge(runs[~runs.diverged.astype(bool)][["method", "seed"]], on=["method", "seed"])
+
+
+def _panel(
+    axes: Axes, data: ExperimentData, accuracy: pd.DataFrame, gain: pd.DataFrame, limit: float, seeds: pd.Series
+):
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("gain", ["#D55E00", "#F8DCC6", "#FFFFFF", "#CFE3F2", "#0072B2"])
@@ -92,7 +99,8 @@ def _panel(axes: Axes, data: ExperimentData, accuracy: pd.DataFrame, gain: pd.Da
                 weight="bold" if value == best[domain] else "normal",
             )
     axes.set_xticks(range(len(accuracy.columns)), accuracy.columns)
-    axes.set_yticks(range(len(accuracy)), [data.methods[method] for method in accuracy.index])
+    counted = zip(accuracy.index, fewer_seeds(seeds[accuracy.index]), strict=True)
+    axes.set_yticks(range(len(accuracy)), [data.methods[method] + fewer for method, fewer in counted])
     axes.tick_params(length=0)
     axes.grid(visible=False)
     for spine in axes.spines.values():

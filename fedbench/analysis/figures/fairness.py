@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import (
     FONT,
     MUTED,
@@ -41,7 +42,7 @@ class FairnessOptions:
 @FIGURES.register("fairness", FairnessOptions)
 @styled
 def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> Figure:  # noqa: B008 (frozen)
-    """Test accuracy of every client (all seeds together), with the worst, P10, P50 and P90 of each method."""
+    """Test accuracy of every client of every seed; worst, P10, P50 and P90 are means over seeds of each seed's own."""
     everything = [client_accuracies(data, task) for task in data.tasks]
     columns = 2 if len(data.tasks) > 1 else 1
     rows = max(max(map(len, everything)), 2)
@@ -57,16 +58,16 @@ def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> 
         _panel(axes, data, accuracies, styles)
         if place % columns and list(accuracies) == list(everything[place - 1]):  # the left panel names the same rows
             axes.set_yticklabels([])
-    worst = min((values[0] for accuracies in everything for values in accuracies.values()), default=0.0)
+    worst = min((one[0] for accuracies in everything for seeds in accuracies.values() for one in seeds), default=0.0)
     everywhere[0].set_xlim(worst - 0.03, 1.02)  # all panels share it
     for axes in everywhere[-columns:]:
         axes.set_xlabel("Client's own test accuracy, %")
-    figure.legend(handles=_key(), loc="outside lower center", ncols=4, columnspacing=1.2)
+    figure.legend(handles=_key(), loc="outside lower center", ncols=4 if columns == 2 else 2, columnspacing=1.2)
     return figure
 
 
-def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]:
-    """Sorted accuracies of every client and seed by method, without held-out clients and diverged runs."""
+def client_accuracies(data: ExperimentData, task: Task) -> dict[str, list[np.ndarray]]:
+    """Sorted accuracies of every client, an array for each seed, by method; without held-out clients, diverged runs."""
     wanted = data.client_accuracy
     if wanted not in data.clients.columns:
         raise FedbenchError(
@@ -78,10 +79,10 @@ def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]
     sound = runs[~runs.diverged.astype(bool)]
     found = {}
     for method in dict.fromkeys(sound.method):
-        seeds = sound[sound.method == method].seed
-        values = clients[(clients.method == method) & clients.seed.isin(seeds)][wanted].dropna().to_numpy(float)
-        if len(values):
-            found[method] = np.sort(values)
+        kept = clients[(clients.method == method) & clients.seed.isin(sound[sound.method == method].seed)]
+        seeds = [np.sort(part.to_numpy(float)) for _, part in kept.dropna(subset=wanted).groupby("seed")[wanted]]
+        if seeds:
+            found[method] = seeds
     if not found and not sound.empty:
         raise FedbenchError(
             f"experiment {data.name!r}, figure fairness: no client of {data.title(task)} has a value of {wanted}"
@@ -89,10 +90,19 @@ def client_accuracies(data: ExperimentData, task: Task) -> dict[str, np.ndarray]
     return found
 
 
-def _panel(axes: Axes, data: ExperimentData, accuracies: dict[str, np.ndarray], styles: dict[str, MethodStyle]) -> None:
-    for place, (method, values) in enumerate(accuracies.items()):
+def percentiles(seeds: list[np.ndarray]) -> np.ndarray:
+    """Mean over seeds of each seed's worst, P10, P50 and P90, as in the tables."""
+    return np.mean([np.percentile(values, PERCENTILES) for values in seeds], axis=0)
+
+
+def _panel(
+    axes: Axes, data: ExperimentData, accuracies: dict[str, list[np.ndarray]], styles: dict[str, MethodStyle]
+) -> None:
+    fewer = fewer_seeds([len(seeds) for seeds in accuracies.values()])
+    for place, (method, seeds) in enumerate(accuracies.items()):
         colour = styles[method].colour
-        worst, low, middle, high = np.percentile(values, PERCENTILES)
+        values = np.sort(np.concatenate(seeds))
+        worst, low, middle, high = percentiles(seeds)
         # Clients fan out over the row in a fixed order, so that equal accuracies stay apart.
         heights = place + 0.56 * ((np.arange(len(values)) * 0.618034) % 1 - 0.5)
         axes.plot(
@@ -104,7 +114,7 @@ def _panel(axes: Axes, data: ExperimentData, accuracies: dict[str, np.ndarray], 
         axes.text(
             1.02,
             place,
-            " / ".join(percent(value, 0) for value in (worst, low, middle, high)),
+            " / ".join(percent(value, 0) for value in (worst, low, middle, high)) + fewer[place],
             transform=axes.get_yaxis_transform(),
             va="center",
             fontsize=FONT - 1.5,
@@ -131,8 +141,8 @@ def _key() -> list:
 
     none = {"linestyle": "none", "color": MUTED}
     return [
-        Line2D([], [], marker="o", markersize=2.5, label="a client", **none),
+        Line2D([], [], marker="o", markersize=2.5, label="a client, of any seed", **none),
         Line2D([], [], color=MUTED, linewidth=1.8, label="P10 to P90"),
         Line2D([], [], marker="|", markersize=8, markeredgewidth=2.2, label="P50", **none),
-        Line2D([], [], marker="x", markersize=4.5, markeredgewidth=1.2, label="worst client", **none),
+        Line2D([], [], marker="x", markersize=4.5, markeredgewidth=1.2, label="worst client (mean over seeds)", **none),
     ]

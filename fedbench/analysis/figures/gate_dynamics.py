@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from fedbench.analysis.collect import ExperimentData, Task
 
+MARKS = 8  # markers along a line
 COLUMNS = {"gate_drift": "Drift of the gates\n(|Δm| per participation)", "gate_gradient_variance": "Variance of ∂L/∂a"}
 
 
@@ -82,12 +83,23 @@ def _panel(
         plain_log_scale(axes)
     else:  # may fall over many decades
         axes.set_yscale("log")
-    for method, rounds in courses.items():
+    for place, (method, rounds) in enumerate(courses.items()):
         style = styles[method]
         by_round = rounds[rounds[column] > 0].groupby("round")[column]  # zero has no logarithm
         mean = by_round.mean()
         label = data.methods[method]
-        (line,) = axes.plot(mean.index, mean, color=style.colour, linestyle=style.line, linewidth=1.3, label=label)
+        every = max(1, len(mean) // MARKS)
+        (line,) = axes.plot(
+            mean.index,
+            mean,
+            color=style.colour,
+            linestyle=style.line,
+            linewidth=1.3,
+            marker=style.marker,
+            markersize=4,
+            markevery=(place % every, every),  # at different places, because lines may lie on each other
+            label=label,
+        )
         if rounds.seed.nunique() > 1:
             low, high = by_round.min(), by_round.max()
             axes.fill_between(mean.index, low, high, color=style.colour, alpha=0.14, linewidth=0, label="_range")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from fedbench.analysis.collect import ExperimentData, Task
 
+LOW, HIGH = 0.1, 0.9  # quantiles of the outer band
+
 # Rings around squares: where both kinds of site agree (a fixed gate, one gate per block), both stay visible.
 SITES = {
     "attention": ("attention (output projection)", ATTENTION, {"marker": "o", "markersize": 6.5, "fillstyle": "none"}),
@@ -43,6 +45,8 @@ class GatesOptions:
 @styled
 def draw(data: ExperimentData, options: GatesOptions = GatesOptions()) -> Figure:  # noqa: B008 (frozen)
     """Gate value by depth, attention and FFN apart, with the spread over clients, one panel per variant."""
+    from matplotlib.ticker import FixedLocator, MaxNLocator
+
     if data.gates.empty and data.runs.diverged.any():  # before their first gate was written
         figure = new_figure(*facet_size(1, 1))
         remark(facets(figure, 1, 1)[0], "no gates: runs diverged")
@@ -70,8 +74,10 @@ def draw(data: ExperimentData, options: GatesOptions = GatesOptions()) -> Figure
         axes.tick_params(labelbottom=True)
         axes.set_ylabel("Gate m" if place % columns == 0 else "")
         axes.set_xlabel("Block")
-    top = float(data.gates.value.quantile(0.98))
-    everywhere[0].set_ylim(0, max(1.18 * min(top, 1.0), 0.1))
+    top = max(float(part.groupby(["site", "block"]).value.quantile(HIGH).max()) for _, _, part in panels)
+    top = max(top, 0.08)
+    everywhere[0].set_ylim(0, 1.22 * top)  # no band is cut, and none runs under the text in the corner
+    everywhere[0].yaxis.set_major_locator(FixedLocator(MaxNLocator(5).tick_values(0, top)))
     note = _bands()
     figure.legend(handles=[*handles.values(), *note], loc="outside lower center", ncols=2 if single else 4)
     return figure
@@ -91,7 +97,7 @@ def _panel(axes: Axes, gates: pd.DataFrame) -> dict:
     for place, kind in enumerate(kinds):
         label, colour, marker = SITES.get(kind, (kind, COLOURS[2 + place], {"marker": "^", "markersize": 4}))
         by_block = gates[gates.site == kind].groupby("block").value
-        low, lower, middle, upper, high = (by_block.quantile(q) for q in (0.1, 0.25, 0.5, 0.75, 0.9))
+        low, lower, middle, upper, high = (by_block.quantile(q) for q in (LOW, 0.25, 0.5, 0.75, HIGH))
         blocks = middle.index + 1
         axes.fill_between(blocks, low, high, color=colour, alpha=0.10, linewidth=0, label="_middle80")
         axes.fill_between(blocks, lower, upper, color=colour, alpha=0.20, linewidth=0, label="_middle50")
@@ -99,10 +105,8 @@ def _panel(axes: Axes, gates: pd.DataFrame) -> dict:
         handles[label] = line
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
     axes.margins(x=0.04)
-    clients = gates.drop_duplicates(["seed", "client"])
-    seeds = clients.seed.nunique()
     axes.annotate(
-        f"{clients.client.nunique()} clients × {seeds} seed{'s' if seeds > 1 else ''}",
+        _count(gates),
         (1, 1),
         xycoords="axes fraction",
         xytext=(-3, -3),
@@ -113,6 +117,13 @@ def _panel(axes: Axes, gates: pd.DataFrame) -> dict:
         color=MUTED,
     )
     return handles
+
+
+def _count(gates: pd.DataFrame) -> str:
+    """How many clients there are; other ones may have taken part in each seed."""
+    counts = gates.groupby("seed").client.nunique()
+    seeds = f"{len(counts)} seed{'s' if len(counts) > 1 else ''}"
+    return f"{counts.iloc[0]} clients × {seeds}" if counts.nunique() == 1 else f"{counts.sum()} clients of {seeds}"
 
 
 def _bands() -> list:

@@ -69,7 +69,7 @@ def draw(data: ExperimentData, options: IdentifiabilityOptions = Identifiability
             "add fedsdg with and without alignment, or remove the figure"
         )
     measured = {method: effects(alignment) for method, alignment in variants.items()}
-    figure = new_figure(WIDTH, 2.9)
+    figure = new_figure(WIDTH, 3.1)
     output, gate, slope = figure.subplots(1, 3)
     styles = method_styles(data.config)
     handles: dict = {}
@@ -79,12 +79,17 @@ def draw(data: ExperimentData, options: IdentifiabilityOptions = Identifiability
     gate.set_ylabel("Gate m that keeps the output")
     gate.axhline(1, color=MUTED, linewidth=0.8, linestyle=(0, (1, 2)), zorder=1, label="_limit")
     gate.annotate(
-        "no gate is larger",
+        "a gate's maximum",
         (SCALES[-1], 1),
         xytext=(0, 2),
         textcoords="offset points",
         ha="right",
         fontsize=FONT - 1.5,
+        color=MUTED,
+    )
+    figure.suptitle(
+        "Computed in a small ViT with random weights: no run of this experiment, no trained model",
+        fontsize=FONT - 0.5,
         color=MUTED,
     )
     slope.set_ylabel("|∂L/∂a| relative to c = 1")

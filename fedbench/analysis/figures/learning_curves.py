@@ -39,7 +39,7 @@ class LearningCurvesOptions:
 @FIGURES.register("learning-curves", LearningCurvesOptions)
 @styled
 def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOptions()) -> Figure:  # noqa: B008 (frozen)
-    """Accuracy over rounds and over cumulative bytes, mean and one standard deviation over seeds."""
+    """Accuracy over rounds and bytes, mean and std over seeds; round 0 is the base, fine-tuned where clients do so."""
     from matplotlib.ticker import MaxNLocator
 
     tasks = data.tasks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import (
     FONT,
     INK,
@@ -17,6 +18,7 @@ from fedbench.analysis.figures._style import (
     styled,
     tint,
 )
+from fedbench.analysis.resolved import VARIANT, spec_of
 from fedbench.analysis.statistics import Estimate, estimate
 from fedbench.analysis.text import signed
 from fedbench.errors import FedbenchError
@@ -24,6 +26,8 @@ from fedbench.options import options
 from fedbench.registry import FIGURES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -38,7 +42,7 @@ class NewcomersOptions:
 @FIGURES.register("newcomers", NewcomersOptions)
 @styled
 def draw(data: ExperimentData, options: NewcomersOptions = NewcomersOptions()) -> Figure:  # noqa: B008 (frozen)
-    """Personalised accuracy of clients that take part and of clients held out until evaluation, 95 % intervals."""
+    """Personalised accuracy of clients that take part and of held-out ones after a few own epochs, 95 % intervals."""
     if not data.runs.held_out_clients.any():
         raise FedbenchError(
             f"experiment {data.name!r}, figure newcomers: none of its finished runs holds clients out; "
@@ -59,8 +63,15 @@ def draw(data: ExperimentData, options: NewcomersOptions = NewcomersOptions()) -
         if place % 2 and list(measured) == beside:  # the left panel names the same rows
             axes.set_yticklabels([])
         beside = list(measured)
-    figure.legend(handles=_key(), loc="outside lower center", ncols=3)
+    epochs = sorted({own_epochs(data, cell) for cell in data.runs[VARIANT].drop_duplicates().to_dict("records")})
+    figure.legend(handles=_key(epochs), loc="outside lower center", ncols=3 if len(data.tasks) > 1 else 1)
     return figure
+
+
+def own_epochs(data: ExperimentData, cell: Mapping[str, str]) -> int:
+    """Passes over its own samples that a newcomer of a run makes before it is evaluated."""
+    training = spec_of(data, cell)["training"]
+    return training["fine_tune_epochs"] if training["held_out_epochs"] is None else training["held_out_epochs"]
 
 
 def _column(data: ExperimentData, group: str) -> str:
@@ -79,6 +90,7 @@ def _measured(data: ExperimentData, task: Task) -> dict[str, tuple[Estimate, Est
 
 def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tuple[Estimate, Estimate]]) -> None:
     styles = method_styles(data.config)
+    fewer = fewer_seeds([members.n for members, _ in measured.values()])
     for place, (method, (members, newcomers)) in enumerate(measured.items()):
         colour = styles[method].colour
         axes.barh(place - 0.19, members.mean, height=0.36, color=colour, linewidth=0, label="_members")
@@ -90,7 +102,7 @@ def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tup
                 low, high = max(found.low, 0), min(found.high, 1)
                 axes.plot([low, high], [y, y], color=INK, linewidth=0.8, zorder=3, label="_interval")
                 ends.append(high)
-        text = signed(newcomers.mean - members.mean)
+        text = signed(newcomers.mean - members.mean) + fewer[place]
         axes.text(max(ends) + 0.025, place, text, va="center", fontsize=FONT - 1, color=INK)
     base = float(task.of(data.runs).base_personal.astype(float).mean())
     axes.axvline(base, color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), zorder=2, label="_base")
@@ -106,12 +118,19 @@ def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tup
     percent_axis(axes.xaxis)
 
 
-def _key() -> list:
+def _key(epochs: list[int]) -> list:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     return [
         Patch(color=MUTED, linewidth=0, label="clients that take part"),
-        Patch(color=tint(MUTED, 0.4), linewidth=0, label="newcomers (difference at the right, points)"),
+        Patch(color=tint(MUTED, 0.4), linewidth=0, label=f"newcomers {_after(epochs)} (right: difference, points)"),
         Line2D([], [], color=MUTED, linewidth=0.9, linestyle=(0, (4, 2)), label="base"),
     ]
+
+
+def _after(epochs: list[int]) -> str:
+    if epochs == [0]:
+        return "without own training"
+    passes = f"{epochs[0]} own epoch" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]} own epoch"
+    return f"after {passes}{'' if epochs == [1] else 's'}"
