@@ -55,7 +55,8 @@ class Training:
     """Weights of the cohort's messages in the mean."""
     augmentation: Literal["none", "crop-flip"] = "none"
     evaluate_every: PositiveInt = 1
-    """Rounds between evaluations; the untouched base (round 0) and the last round are always evaluated."""
+    """Rounds between evaluations; round 0 (the base, fine-tuned first where `fine_tune_epochs` is above 0) and the last
+    round are always evaluated."""
     fine_tune_epochs: NonNegativeInt = 0
     """Passes over its own samples that every client makes before its personal evaluation, on a copy; 0 evaluates what
     the federation left."""
