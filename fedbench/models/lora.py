@@ -119,12 +119,12 @@ def check_rank(option: str, rank: int, layers: Mapping[str, tuple[int, int]]) ->
     Raises
     ------
     FedbenchError
-        Naming the layer [d_in, d_out] with the smallest side.
+        Naming the first such layer and its sides [d_in, d_out].
     """
-    name = min(layers, key=lambda layer: min(layers[layer]))
-    if rank > min(layers[name]):
-        sides = " x ".join(map(str, layers[name]))
-        raise FedbenchError(f"LoRA's {option} {rank} exceeds the smaller side of {name}, which is {sides}; lower it")
+    for name, sides in layers.items():
+        if rank > min(sides):
+            text = " x ".join(map(str, sides))
+            raise FedbenchError(f"LoRA's {option} {rank} exceeds the smaller side of {name}, which is {text}; lower it")
 
 
 def per_client(x: Tensor, clients: int) -> Tensor:
