@@ -59,7 +59,7 @@ def test_programs_that_hang_fail_or_are_not_there(programs):
     programs("hangs", "/bin/sleep 60 & /bin/sleep 60")  # a child, too, keeps the output open
     started = time.monotonic()
     assert ask(["hangs"], 0.3) == Answer(None, "", "hangs did not answer within 0.3 s")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 50
     programs("fails", "echo some; echo first >&2; echo 'it broke' >&2; exit 3")
     assert ask(["fails"], 30) == Answer(3, "some\n", "it broke")
     assert ask(["absent"], 30) == Answer(None, "", "absent is not installed")

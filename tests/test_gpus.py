@@ -282,7 +282,7 @@ def test_a_killed_job_gives_its_gpu_back(monkeypatch):
         started = time.monotonic()
         with own_gpu("auto", lambda _: None) as name:
             assert name == "9"
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 60, "it was ten minutes' work"
 
 
 def test_a_folder_of_locks_that_is_someone_elses(monkeypatch, tmp_path):

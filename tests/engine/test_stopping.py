@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from click.testing import CliRunner
@@ -106,7 +105,7 @@ def test_signals_are_requests_while_a_run_lasts(number):
 
 CONFIG = """
 name: stopping
-training: {rounds: 3, local_steps: 150, batch_size: 8, learning_rate: 0.05, momentum: 0.9}
+training: {rounds: 3, local_steps: 600, batch_size: 8, learning_rate: 0.05, momentum: 0.9}
 datasets: {digits: {source: digits}}
 partitions: {even: {scheme: iid, clients: 4}}
 models: {mlp: {backbone: mlp}}
@@ -117,7 +116,7 @@ experiments:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")
-def test_terminated_process_stops_within_seconds_and_resumes_equal(tmp_path):
+def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path):
     """Also: while the process lives, a second one on the same folder waits, and gives up when its time is over."""
     (tmp_path / "config.yaml").write_text(CONFIG)
 
@@ -145,15 +144,12 @@ def test_terminated_process_stops_within_seconds_and_resumes_equal(tmp_path):
         with pytest.raises(FedbenchError, match="another process is still making it; start again later"):
             runner.invoke(cli, [*arguments(resumed), "--time-limit", "0.01"], obj={}, catch_exceptions=False)
         process.send_signal(signal.SIGTERM)
-        began = time.monotonic()
         process.send_signal(signal.SIGCONT)
         _, errors = process.communicate(timeout=600)
-        seconds = time.monotonic() - began
     finally:
         process.kill()
     assert process.returncode == 75, errors
-    assert seconds < 10, "a run has to stop within seconds"
-    assert "SIGTERM" in errors
+    assert "interrupted after round 0 (SIGTERM)" in errors, "it did not finish the round that it was in"
     assert "Traceback" not in errors
     assert [path.name for path in resumed.iterdir()] == ["log.txt"]
 
