@@ -1,8 +1,8 @@
 """Planning 3,000 runs, beside Snakemake on 3,000 trivial jobs: what the config, the specs and their digests cost.
 
-Two comparisons, in turn: the smallest possible jobs (one output each), and jobs of the same shape as a run's (inputs,
-outputs, wildcards, log, benchmark, resources) without any of fedbench's own work. Times are CPU seconds, because
-planning uses one core and wall time depends on who else is at work.
+Two comparisons, in turn: the smallest possible jobs (one output each), and the workflow's own job graph (a run's inputs,
+outputs, wildcards, log, benchmark and resources, and one job that needs all runs) without any of fedbench's own work.
+Times are CPU seconds, because planning uses one core and wall time depends on who else is at work.
 
     python benchmarks/planning.py [--repeats 5]
 """
@@ -42,7 +42,7 @@ def config() -> str:
 
 
 def same_shape() -> str:
-    """The workflow's own rules, with constants where the specs are asked for."""
+    """The workflow's own rules, with constants where the specs are asked for, and one job in place of the tables."""
     files = [ROOT / "workflow/rules" / f"{name}.smk" for name in ("data", "partition", "base", "run")]
     names = f"""
 RESULTS = "results"
@@ -50,12 +50,16 @@ envs = "{ROOT}/envs/fedbench.yaml"
 wildcard_constraints:
     **{{name: "[A-Za-z0-9][A-Za-z0-9._+-]*" for name in ("dataset", "partition", "model", "method")}},
     seed="[0-9]+",
+RUNS = [
+    f"results/runs/d{{d}}/p{{p}}/vit/m{{m}}/seed{{s}}/summary.json"
+    for d in range({DATASETS}) for p in range({PARTITIONS}) for m in range({METHODS}) for s in range({SEEDS})
+]
 rule all:
-    input:
-        [
-            f"results/runs/d{{d}}/p{{p}}/vit/m{{m}}/seed{{s}}/summary.json"
-            for d in range({DATASETS}) for p in range({PARTITIONS}) for m in range({METHODS}) for s in range({SEEDS})
-        ]
+    input: "results/summary.csv", RUNS
+rule aggregate:
+    input: RUNS
+    output: "results/summary.csv"
+    shell: "true"
 """
     text = names + "\n".join(file.read_text() for file in files)
     for name in ("data_spec", "partition_spec", "base_spec", "run_spec"):
@@ -83,7 +87,7 @@ def main() -> None:
         (folder / "shape.smk").write_text(same_shape())
         cases = {
             "trivial jobs": (folder / "trivial.smk",),
-            "jobs of the same shape": (folder / "shape.smk",),
+            "the same job graph": (folder / "shape.smk",),
             "fedbench": (ROOT / "Snakefile", "--configfile", str(folder / "big.yaml")),
         }
         times = {case: [] for case in cases}
