@@ -1,6 +1,6 @@
 """Planning 3,000 runs, beside Snakemake on 3,000 trivial jobs: what the config, the specs and their digests cost.
 
-Two comparisons, in turn: the smallest possible jobs (one output each), and the workflow's own job graph (a run's inputs,
+Two comparisons, in turn: the smallest possible jobs (one output), and the workflow's own job graph (a run's inputs,
 outputs, wildcards, log, benchmark and resources, and one job that needs all runs) without any of fedbench's own work.
 Times are CPU seconds, because planning uses one core and wall time depends on who else is at work.
 
