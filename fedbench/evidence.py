@@ -20,7 +20,7 @@ from fedbench.io import read_sealed
 CHECKPOINT = re.compile(r"round(\d{6})-[0-9a-f]{64}\.safetensors")
 STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 STARTED = re.compile(r"run ([0-9a-f]{16}) \(")
-CONTINUED = re.compile(r"continuing after round (-?\d+)$")
+CONTINUED = re.compile(r"continuing after round (\d+)$")
 PROGRESS = re.compile(r" round (\d+)/\d+: ")
 # The command line's own errors, click's, an uncaught exception's, and those of clusters and shells, which also name the
 # line and the process: `environment: line 2: 4711 Killed  python ...`.
@@ -103,7 +103,7 @@ class Evidence:
             if began:
                 before = CONTINUED.search(lines[index - 1]) if index else None
                 when = time.mktime(time.strptime(stamp[0].strip(), "%Y-%m-%d %H:%M:%S"))
-                return began[1], when, max(int(before[1]), 0) if before else 0
+                return began[1], when, int(before[1]) if before else 0
         return None
 
     @cached_property

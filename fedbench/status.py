@@ -3,7 +3,7 @@
 ==========  ================================================================================================
 done        its summary.json is that of the config's spec
 running     a process of this machine holds its lock, or it wrote something a short while ago
-resumable   it was stopped and has a checkpoint
+resumable   it was stopped, and has a checkpoint unless that was before its first round
 failed      its last log ends with an error, or just ends
 outdated    what lies there was made from another spec; the workflow makes it again
 missing     nothing is there yet, or no longer
