@@ -6,7 +6,9 @@ instant and planning hundreds of cluster jobs costs nothing.
 
 import functools
 import shutil
+import signal
 import sys
+from contextlib import contextmanager
 
 import click
 
@@ -29,7 +31,7 @@ from fedbench.cli_options import (
 
 EPILOG = """Exit status: 0 done; 1 an error, said in one line on standard error (--debug adds the traceback); 2 wrong
 usage; 75 a run was told to stop and saved its state, so starting it again continues; 130 interrupted from
-the keyboard."""
+the keyboard; 143 told to stop where there is nothing to save."""
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -101,7 +103,7 @@ def doctor(files, assignments, results, data_root, device, checkpoints, site):
     from fedbench.doctor import examine
 
     missing = 0
-    read = functools.partial(read_plan, files, assignments, results)
+    read = functools.partial(read_plan, files, assignments, results, data_root=data_root, checkpoints=checkpoints)
     for finding in examine(read, data_root, checkpoints, device, site):
         click.echo(finding)
         missing += finding.level == "missing"
@@ -218,18 +220,40 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; what a user can mend ends in one line, what is a bug keeps its traceback."""
     state = {"debug": False}
     try:
-        cli.main(arguments, prog_name="fedbench", standalone_mode=False, obj=state)
+        with ending_by_signal():
+            cli.main(arguments, prog_name="fedbench", standalone_mode=False, obj=state)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
+    except Terminated:
+        click.echo("stopped by SIGTERM; nothing half-written is left", err=True)
+        sys.exit(143)
     except Exception as error:
         status = status_of(error)
         if state["debug"] or status is None:
             raise
         click.echo(f"error: {in_one_line(error)}" if status == 1 else str(error), err=True)
         sys.exit(status)
+
+
+class Terminated(BaseException):
+    """SIGTERM as an exception, so that temporary files and locks go with the process."""
+
+
+@contextmanager
+def ending_by_signal():
+    """Unwind on SIGTERM; where training listens to it, it saves and stops instead."""
+
+    def receive(*_):
+        raise Terminated
+
+    previous = signal.signal(signal.SIGTERM, receive)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 def status_of(error: Exception) -> int | None:

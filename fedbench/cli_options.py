@@ -85,12 +85,18 @@ def config_options(command):
     return command
 
 
-def read_plan(files, assignments, results):
-    """The plan that the options of :func:`config_options` choose."""
+def read_plan(files, assignments, results, **places):
+    """The plan that the options of :func:`config_options` choose.
+
+    `places` are the folders that the command is given besides, as :func:`fedbench.places.check` takes them.
+    """
     from fedbench.config import load
+    from fedbench.places import check
     from fedbench.plan import Plan
 
-    return Plan(load(files or ["config.yaml"], assignments), results, assignments)
+    plan = Plan(load(files or ["config.yaml"], assignments), results, assignments)
+    check(plan, **places)
+    return plan
 
 
 def configured(command):
@@ -99,7 +105,8 @@ def configured(command):
     @config_options
     @functools.wraps(command)
     def wrapped(files, assignments, results, **rest):
-        return command(read_plan(files, assignments, results), **rest)
+        places = {name: rest.get(name) for name in ("data_root", "checkpoints", "out")}
+        return command(read_plan(files, assignments, results, **places), **rest)
 
     return wrapped
 

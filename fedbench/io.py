@@ -4,11 +4,10 @@ import csv
 import errno
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from fedbench.errors import FedbenchError
+from fedbench.products import Product
+from fedbench.temporary import NEW, OLD, remove_leftovers, temporary_file, temporary_folder
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
@@ -24,18 +25,13 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
     path = Path(path)
     with writing_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.chmod(temporary, 0o666 & ~_umask())
+        remove_leftovers(path.parent)
+        with temporary_file(path) as (file, temporary):
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o666 & ~_umask())
             os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
 
 
 def _umask() -> int:
@@ -63,29 +59,39 @@ def writing_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def writing_folder(path: Path) -> Iterator[Path]:
+def writing_folder(path: Path, product: Product) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` when the block ends well, and vanishes when it does not.
 
-    If someone else finished `path` meanwhile, theirs is replaced: both were made from the same spec.
+    An earlier product is replaced whole. If someone else finished `path` meanwhile, theirs is replaced: both were made
+    from the same spec. Where `path` is a link, it stays, and what it points to is replaced.
+
+    Parameters
+    ----------
+    product : what the stage makes
+
+    Raises
+    ------
+    FedbenchError
+        If `path` holds anything but an earlier product of the stage, which is then left as it is, or is not writable.
     """
-    path = Path(path)
+    product.check(path)
+    path = Path(os.path.realpath(path))
     with writing_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part"))
-        os.chmod(temporary, 0o777 & ~_umask())
-    try:
-        with writing_errors(path):
-            yield temporary
-            if path.is_dir():
-                old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}.", suffix=".old"))
-                os.replace(path, old / "was")
-                os.replace(temporary, path)
-                shutil.rmtree(old, ignore_errors=True)
-            else:
-                os.replace(temporary, path)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
+        remove_leftovers(path.parent, product.files)
+        with temporary_folder(path, product.files) as place:
+            (place / NEW).mkdir()
+            yield place / NEW
+            for number in itertools.count():
+                product.check(path)
+                with suppress(FileNotFoundError):
+                    os.replace(path, place / f"{OLD}{number}")
+                try:
+                    os.replace(place / NEW, path)
+                    break
+                except OSError as error:  # someone else has just finished it
+                    if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                        raise
 
 
 def write_text(path: Path, text: str) -> None:

@@ -24,13 +24,15 @@ def alone(folder: Path, checkpoint: Path, say: Callable[[str], None], seconds: f
     Raises
     ------
     FedbenchError
-        If the other process is not done in time, or the lock cannot be written.
+        If the other process is not done in time, or the lock cannot be written, or its name is taken.
     """
     from filelock import FileLock, Timeout
 
     path = checkpoint.with_name(f"{checkpoint.name}.lock")
     with writing_errors(checkpoint):
         path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_dir() or (path.exists() and path.stat().st_size):  # locks are empty; uv.lock is somebody's
+        raise FedbenchError(f"{path}: no lock of fedbench's, which is left as it is; give other --checkpoints or --out")
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)

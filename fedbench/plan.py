@@ -13,15 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from fedbench import config as configs
-from fedbench import papers
+from fedbench import papers, products
 from fedbench.config import Config
 from fedbench.entries import Experiment
 from fedbench.errors import FedbenchError, nearest
 from fedbench.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve, seeded
 
-DATA_FILES = ("dataset.json", "images.npy", "arrays.npz")
-PARTITION_FILES = ("partition.npz", "partition.json", "partition.png")
-BASE_FILES = ("base.safetensors", "base.json")
 RUN_FILES = ("rounds.csv", "clients.csv", "summary.json")
 
 
@@ -200,14 +197,33 @@ class Plan:
         hint = nearest(target, {*self.files(), *fixed}, otherwise=lists)
         raise FedbenchError(f"no target named {target!r} in config {self.config.name!r}; {hint}")
 
+    def check_made(self, fixed: Iterable[str]) -> None:
+        """Raise if files that a workflow would replace are there and were not made by fedbench.
+
+        Snakemake deletes the outputs of a job before it starts, so the job itself would look too late.
+
+        Parameters
+        ----------
+        fixed : files that do not follow from the cells
+        """
+        products.check_files(fixed)
+        made: dict[Path, products.Product] = {}
+        for cell in self.cells:
+            made[self.paths.data(cell.dataset)] = products.DATA
+            made[self.paths.partition(cell.dataset, cell.partition, cell.seed)] = products.PARTITION
+            made[self.paths.base(cell.dataset, cell.model)] = products.BASE
+            made[self.paths.run(cell)] = products.RUN
+        for folder, product in made.items():
+            product.check_files(folder)
+
     def files(self) -> Iterable[str]:
         """Every file that the runs and their inputs consist of."""
         for cell in self.cells:
             yield from (str(self.paths.run(cell) / name) for name in RUN_FILES)
-            yield from (str(self.paths.data(cell.dataset) / name) for name in DATA_FILES)
+            yield from (str(self.paths.data(cell.dataset) / name) for name in products.DATA.files)
             partition = self.paths.partition(cell.dataset, cell.partition, cell.seed)
-            yield from (str(partition / name) for name in PARTITION_FILES)
-            yield from (str(self.paths.base(cell.dataset, cell.model) / name) for name in BASE_FILES)
+            yield from (str(partition / name) for name in products.PARTITION.files)
+            yield from (str(self.paths.base(cell.dataset, cell.model) / name) for name in products.BASE.files)
 
 
 def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tuple[Config, list[str]]:

@@ -18,6 +18,7 @@ from fedbench import io
 from fedbench.data.base import PUBLIC, PUBLIC_TEST, TEST, TRAIN, Store
 from fedbench.errors import FedbenchError
 from fedbench.lazy import torch
+from fedbench.products import BASE
 from fedbench.spec import RunSpec, digest
 
 if TYPE_CHECKING:
@@ -57,10 +58,11 @@ def make_base(
     ------
     FedbenchError
         If the base's options and the data do not fit together, weights are missing or of another architecture, the
-        checkpoint is of another spec, or a folder is not writable.
+        checkpoint is of another spec, `out` holds anything but an earlier base, or a folder is not writable.
     """
     from fedbench.models.build import build_model, save_weights
 
+    BASE.check(out)  # now, not after hours of training
     torch.set_num_threads(threads)
     base = spec.base
     label = f"{spec.cell.dataset}/{spec.cell.model}"
@@ -73,7 +75,7 @@ def make_base(
     else:
         record = _load(classifier, spec, store, data_root, torch.device(device))
     record.setdefault("seconds", time.perf_counter() - started)
-    with io.writing_folder(out) as folder:
+    with io.writing_folder(out, BASE) as folder:
         size = save_weights(folder / "base.safetensors", classifier.state_dict())
         values = {
             "spec": spec.base_spec,

@@ -4,6 +4,7 @@
 so in one line. An input that was made from another spec is an error that names it, never silently used.
 """
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,11 +151,16 @@ class Workspace:
 
 
 def checkpoint_of(folder: Path, checkpoints: Path) -> Path:
-    """Where a run keeps its checkpoint: the output folder's path, below the checkpoints folder.
+    """Where a run or base keeps its checkpoint and lock: below the checkpoints folder, named after its own place.
 
-    Outside the results, because Snakemake deletes the outputs of a job that failed.
+    Outside the results, because Snakemake deletes the outputs of a job that failed. However a place is spelt, and
+    from wherever, its checkpoint is the same, and no two places share one: a place beside the checkpoints folder, or
+    below what lies beside it, goes by its path from there, any other by its name and a digest of its path.
     """
-    return checkpoints / Path(*[part for part in folder.parts if part not in (folder.anchor, "..", ".")])
+    place, beside = Path(os.path.realpath(folder)), Path(os.path.realpath(checkpoints)).parent
+    if place != beside and place.is_relative_to(beside):
+        return checkpoints / place.relative_to(beside)
+    return checkpoints / "elsewhere" / f"{place.name}-{digest(str(place))}"
 
 
 def choose_device(name: str) -> Any:

@@ -2,12 +2,16 @@
 
 import errno
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedbench import io
 from fedbench.errors import FedbenchError
+from fedbench.products import Product
+
+FOLDER = Product("a folder", ("half", "whole"), {"whole": Path.exists})
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path, monkeypatch):
@@ -28,7 +32,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     target = tmp_path / "folder"
 
     def fail_midway():
-        with io.writing_folder(target) as folder:
+        with io.writing_folder(target, FOLDER) as folder:
             (folder / "half").write_text("x")
             raise RuntimeError
 
@@ -36,7 +40,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
         fail_midway()
     assert os.listdir(tmp_path) == []
     for text in ("first", "second"):
-        with io.writing_folder(target) as folder:
+        with io.writing_folder(target, FOLDER) as folder:
             (folder / "whole").write_text(text)
         assert (target / "whole").read_text() == text
     assert os.listdir(tmp_path) == ["folder"]

@@ -35,8 +35,7 @@ class Folders:
         self.checkpoints = root / "checkpoints"
 
     def checkpoint_folder(self, run: str) -> Path:
-        folder = self.plan.paths.run(self.cells[run])
-        return self.checkpoints / folder.relative_to(folder.anchor)
+        return self.checkpoints / self.plan.paths.run(self.cells[run]).relative_to(self.checkpoints.parent)
 
     def digest(self, run: str) -> str:
         return self.plan.run_digest(self.cells[run])

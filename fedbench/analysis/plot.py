@@ -9,8 +9,12 @@ from fedbench.analysis.collect import ExperimentData, collect
 from fedbench.config import Config, Plugin
 from fedbench.errors import FedbenchError, nearest
 from fedbench.io import write_bytes
+from fedbench.products import check_files
 from fedbench.registry import FIGURES
 from fedbench.spec import Paths
+
+# Who drew it, so that only such files are replaced; without dates, so that the same runs give the same files.
+METADATA = {"png": {"Software": "fedbench"}, "pdf": {"Creator": "fedbench", "CreationDate": None}}
 
 
 def plot(config: Config, paths: Paths, experiment: str | None = None, figure: str | None = None) -> list[Path]:
@@ -25,7 +29,8 @@ def plot(config: Config, paths: Paths, experiment: str | None = None, figure: st
     Raises
     ------
     FedbenchError
-        If none of an experiment's runs is finished, or a figure lacks what it shows.
+        If none of an experiment's runs is finished, a figure lacks what it shows, or a file in its place was not
+        made by fedbench.
     """
     if experiment is not None:
         config.find("experiments", experiment)
@@ -33,6 +38,7 @@ def plot(config: Config, paths: Paths, experiment: str | None = None, figure: st
     written = []
     for name in names:
         wanted = {one: plugin for one, plugin in config.figures(name).items() if figure in (None, one)}
+        check_files(figure_path(paths, name, one, kind) for one in wanted for kind in METADATA)
         if wanted:
             data = collect(config, paths, name).experiment(name)
             written += [path for one, plugin in wanted.items() for path in draw(data, one, plugin, paths)]
@@ -51,11 +57,10 @@ def draw(data: ExperimentData, name: str, figure: Plugin, paths: Paths) -> list[
 
     drawn = FIGURES[figure.entry.figure].target(data, figure.options)
     files = []
-    for kind in ("png", "pdf"):
+    for kind, metadata in METADATA.items():
         buffer = io.BytesIO()
         with rc_context(RC):
-            # Without dates, so that the same runs give the same files.
-            drawn.savefig(buffer, format=kind, metadata={"CreationDate": None} if kind == "pdf" else None)
+            drawn.savefig(buffer, format=kind, metadata=metadata)
         files.append(figure_path(paths, data.name, name, kind))
         write_bytes(files[-1], buffer.getvalue())
     return files

@@ -23,6 +23,7 @@ from fedbench.analysis.text import human_bytes, percent, signed
 from fedbench.config import Config
 from fedbench.errors import FedbenchError
 from fedbench.io import write_text
+from fedbench.products import check_files
 from fedbench.registry import FIGURES
 from fedbench.spec import Paths
 
@@ -91,6 +92,7 @@ def report(config: Config, paths: Paths) -> Path:
         target=str(paths.run(_cell(collection)) / "summary.json"),
     )
     out = paths.root / "report.html"
+    check_files([out])
     write_text(out, page)
     return out
 

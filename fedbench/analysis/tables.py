@@ -27,6 +27,7 @@ from fedbench.analysis.summary import COLUMNS
 from fedbench.analysis.trajectory import mean_trajectory
 from fedbench.config import Config
 from fedbench.io import write_csv, write_text
+from fedbench.products import check_files
 from fedbench.spec import Paths
 
 # "To target" asks for the reference's accuracy but for this much: noise must not decide who ever gets there.
@@ -64,11 +65,18 @@ def aggregate(
     Returns
     -------
     The written files.
+
+    Raises
+    ------
+    FedbenchError
+        If a run is missing and all are required, or a file that would be replaced or removed was not made by fedbench.
     """
+    written = [paths.root / "summary.csv"]
+    stems = [stem for name in config.experiments for stem in _stems(paths, name)]
+    check_files([*written, *(file for stem in stems for file in _files(stem))])
     collection = collect(config, paths)
     if require_all:
         collection.require_all()
-    written = [paths.root / "summary.csv"]
     write_csv(written[0], COLUMNS, collection.runs.to_dict("records"))
     if collection.missing:
         log(f"left out: {collection.left_out}")

@@ -23,6 +23,7 @@ from fedbench.data._splits import TRAIN as TRAIN
 from fedbench.data._splits import check_labels, duplicates, public_share, test_split
 from fedbench.data.artifact import check_spec, hashes
 from fedbench.errors import FedbenchError
+from fedbench.products import DATA
 
 if TYPE_CHECKING:
     from fedbench.config import Plugin
@@ -125,7 +126,7 @@ def prepare(dataset: Plugin, out: Path, data_root: Path) -> Store:
     from fedbench.spec import plain as plain
 
     entry, where = dataset.entry, f"datasets.{dataset.name}"
-    with io.writing_folder(out) as folder:
+    with io.writing_folder(out, DATA) as folder:
         source = DATA_SOURCES[entry.source].target()
         raw = source.load(dataset.options, Path(data_root), lambda shape: _make_room(folder / "images.npy", shape))
         arrays = _finish(raw, entry, where)

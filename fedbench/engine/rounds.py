@@ -27,6 +27,7 @@ from fedbench.errors import FedbenchError
 from fedbench.io import damage, read_sealed, writing_errors
 from fedbench.locking import alone
 from fedbench.models.build import build_model
+from fedbench.products import RUN
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
 from fedbench.spec import digest
@@ -74,12 +75,14 @@ def run(
     Interrupted
         After SIGTERM, SIGUSR1 or the time limit; the checkpoint holds all finished rounds.
     FedbenchError
-        If the folder belongs to another spec, cannot be written, or another process works on it beyond the time limit.
+        If the folder belongs to another spec, has files of a run's names that no run made, cannot be written, or
+        another process works on it beyond the time limit.
     """
     began = time.monotonic()
     with writing_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     with alone(out, checkpoint, say, time_limit):
+        RUN.check(out)
         identity = {
             "digest": spec.digest,
             "data_sha256": store.meta["sha256"],

@@ -21,6 +21,7 @@ from fedbench.partition._draw import Pool as Pool
 from fedbench.partition._draw import draw
 from fedbench.partition._follow import assign_tests, natural_tests, split_validation
 from fedbench.partition._statistics import skew
+from fedbench.products import PARTITION
 
 if TYPE_CHECKING:
     from fedbench.config import Plugin
@@ -149,7 +150,7 @@ def write(partition: Partition, out: Path) -> None:
     """Write ``out/{partition.npz,partition.json,partition.png}``; the folder appears whole or not at all."""
     from fedbench.partition._picture import picture
 
-    with io.writing_folder(out) as folder:
+    with io.writing_folder(out, PARTITION) as folder:
         io.write_arrays(folder / "partition.npz", **_flat(partition))
         io.write_json(folder / "partition.json", partition.meta)
         io.write_bytes(folder / "partition.png", picture(partition))

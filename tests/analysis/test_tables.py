@@ -174,7 +174,7 @@ def test_no_table_of_another_spec_is_left(fresh, monkeypatch):
     aggregate(world.config, paths)
     folder = paths.root / "tables"
     (folder / "published").mkdir()
-    (folder / "published" / "stale.md").write_text("80.0")
+    (folder / "published" / "stale.md").write_text("**Stale**\n\n| Method | n |\n")
     other = make_world()
     other.config.training["rounds"] = 7
     for seed in range(3):

@@ -157,6 +157,7 @@ def test_file_in_the_folders_place(tmp_path, digits, ragged):
 @pytest.mark.parametrize("text", ['{"digest": ', "", "[]", "null", "3", "{}", '{"digest": "x"}'])
 def test_damaged_summary_is_one_clear_line(text, tmp_path, digits, ragged):
     (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "log.txt").write_text("2026-01-01 00:00:00 run 0123456789abcdef (a/b/c/d/seed0) on cpu\n")
     (tmp_path / "run" / "summary.json").write_text(text)
     message = r"summary\.json: (not valid JSON|damaged \(no ').*; delete it and run again"
     with pytest.raises(FedbenchError, match=message):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from fedbench import places
 from fedbench.allocation import array_task
 from fedbench.errors import FedbenchError
 from fedbench.plan import Plan, from_workflow
@@ -34,6 +35,7 @@ settings, assignments = told(
     from_workflow, config_files, workflow.config_settings.config
 )
 plan = Plan(settings)
+told(places.check, plan)
 RESULTS = str(plan.paths.root)
 
 # Inside a conda environment or container the package comes from this checkout, otherwise from where Snakemake runs.
@@ -147,3 +149,5 @@ FIGURES = [
 ]
 # Files that are made once; all others follow from the names of the runs.
 FIXED_FILES = [f"{RESULTS}/summary.csv", f"{RESULTS}/report.html", *TABLES, *FIGURES]
+if workflow.is_main_process:  # jobs run beside others, whose files may be half made
+    told(plan.check_made, FIXED_FILES)
