@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fedbench.evidence import last_words
+from fedbench.identity import unrecorded_line
 from fedbench.progress import duration, size
 from fedbench.status import STATES, Status
 
@@ -49,7 +50,7 @@ def _row(status: Status) -> tuple[str, ...]:
 
 
 def totals(statuses: Sequence[Status]) -> dict[str, Any]:
-    """Sums over runs: how many in each state, bytes, computing time left, and for how many that is unknown."""
+    """Sums over runs: counts of states, bytes, computing time left, and for how many that or their base is unknown."""
     counts = Counter(status.state for status in statuses)
     known = [status.seconds_left for status in statuses if status.seconds_left is not None]
     return {
@@ -58,11 +59,12 @@ def totals(statuses: Sequence[Status]) -> dict[str, Any]:
         "bytes": sum(status.bytes for status in statuses),
         "seconds_left": sum(known),
         "runs_without_estimate": len(statuses) - len(known),
+        "runs_without_base": sum(not status.base_known for status in statuses),
     }
 
 
 def totals_line(statuses: Sequence[Status]) -> str:
-    """The sums in one line."""
+    """The sums in one line, and one more where the base of finished runs is not known."""
     sums = totals(statuses)
     counts = ", ".join(f"{count} {state}" for state, count in sums["states"].items() if count)
     unknown = sums["runs_without_estimate"]
@@ -71,7 +73,8 @@ def totals_line(statuses: Sequence[Status]) -> str:
     else:
         left = f"about {duration(sums['seconds_left'])} of computing left"
         left += f" and {unknown} runs of unknown length" if unknown else ""
-    return f"{sums['runs']} runs: {counts}; {size(sums['bytes'])} on disk; {left}"
+    unknown_base = f"\n{unrecorded_line(count)}" if (count := sums["runs_without_base"]) else ""
+    return f"{sums['runs']} runs: {counts}; {size(sums['bytes'])} on disk; {left}{unknown_base}"
 
 
 def failures(jobs: Mapping[str, Path]) -> str:
