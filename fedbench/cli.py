@@ -82,7 +82,7 @@ def status(plan, match, states, as_json, checkpoints):
         click.echo(status_text.as_json(found, shown))
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    click.echo(f"{status_text.table(shown, width)}\n{status_text.totals_line(found)}")
+    click.echo("\n".join([status_text.table(shown, width), status_text.totals_line(found), *status_text.notes(found)]))
 
 
 @cli.command()

@@ -64,7 +64,7 @@ def totals(statuses: Sequence[Status]) -> dict[str, Any]:
 
 
 def totals_line(statuses: Sequence[Status]) -> str:
-    """The sums in one line, and one more where the base of finished runs is not known."""
+    """The sums in one line."""
     sums = totals(statuses)
     counts = ", ".join(f"{count} {state}" for state, count in sums["states"].items() if count)
     unknown = sums["runs_without_estimate"]
@@ -73,8 +73,13 @@ def totals_line(statuses: Sequence[Status]) -> str:
     else:
         left = f"about {duration(sums['seconds_left'])} of computing left"
         left += f" and {unknown} runs of unknown length" if unknown else ""
-    unknown_base = f"\n{unrecorded_line(count)}" if (count := sums["runs_without_base"]) else ""
-    return f"{sums['runs']} runs: {counts}; {size(sums['bytes'])} on disk; {left}{unknown_base}"
+    return f"{sums['runs']} runs: {counts}; {size(sums['bytes'])} on disk; {left}"
+
+
+def notes(statuses: Sequence[Status]) -> list[str]:
+    """Lines on what was not checked."""
+    unknown = totals(statuses)["runs_without_base"]
+    return [unrecorded_line(unknown)] if unknown else []
 
 
 def failures(jobs: Mapping[str, Path]) -> str:

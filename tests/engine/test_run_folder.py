@@ -64,12 +64,12 @@ def test_a_run_without_one_of_its_files_is_run_again(name, tmp_path, digits, rag
 
 
 def test_results_of_other_data_or_another_partition_are_refused_until_told_to_overwrite(tmp_path, digits, ragged):
-    run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
     others = (
         (replace(digits, meta={**digits.meta, "sha256": {"all": "other"}}), ragged, "other data"),
         (digits, replace(ragged, meta={"sha256": "other"}), "another partition"),
     )
     for store, partition, made_from in others:
+        run_cell(tmp_path, digits, ragged, make_spec(**SPEC), overwrite=True)
         with pytest.raises(FedbenchError, match=f"holds results made from {made_from}; give another --out"):
             run_cell(tmp_path, store, partition, make_spec(**SPEC))
         assert run_cell(tmp_path, store, partition, make_spec(**SPEC), overwrite=True).state is not None
