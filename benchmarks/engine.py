@@ -151,12 +151,12 @@ def both_sides(workload, threads, folder):
     """The plain loop and the engine, at the same starting point."""
     from plain import PlainFedAvg, PlainFedSDG, plain_cnn, plain_mlp
 
-    from fedbench.models.build import build_model
+    from fedbench.models.build import Base, build_model
 
     spec = resolved(workload)
     store, partition = synthetic(workload)
     classifier = build_model(spec.model, store.shape, store.classes)
-    engine = Engine(spec, store, partition, classifier.state_dict(), threads, folder)
+    engine = Engine(spec, store, partition, Base(classifier.state_dict(), ""), threads, folder)
     arguments = (classifier, store, partition, spec.training, SEED)
     if workload.method is FEDSDG:
         private = {client: engine.run.private._create(client) for client in range(workload.clients)}

@@ -8,6 +8,7 @@ Times are CPU seconds, because planning uses one core and wall time depends on w
 """
 
 import argparse
+import re
 import resource
 import statistics
 import subprocess
@@ -62,6 +63,7 @@ rule aggregate:
     shell: "true"
 """
     text = names + "\n".join(file.read_text() for file in files)
+    text = re.sub(r"( {4}input:\n)? {8}renewed_data,\n| {8}renewed_\w+,\n", "", text)
     for name in ("data_spec", "partition_spec", "base_spec", "run_spec"):
         text = text.replace(f"spec={name}", 'spec="x"')
     return text.replace('"../../envs/fedbench.yaml"', "envs").replace('"../report/', f'"{ROOT}/workflow/report/')

@@ -84,7 +84,7 @@ def status(plan, match, states, as_json, checkpoints):
         click.echo(status_text.as_json(found, shown))
         return
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    click.echo(f"{status_text.table(shown, width)}\n{status_text.totals_line(found)}")
+    click.echo("\n".join([status_text.table(shown, width), status_text.totals_line(found), *status_text.notes(found)]))
 
 
 @cli.command()
@@ -194,11 +194,13 @@ def aggregate(plan, partial):
 @configured
 @click.option("--experiment", help="Only the figures of this experiment.")
 @click.option("--figure", help="Only this figure.")
-def plot(plan, experiment, figure):
+@click.option("--partial", is_flag=True, help="Use the runs that are there.")
+def plot(plan, experiment, figure, partial):
     """Draw the figures that experiments ask for, as PNG and PDF."""
     from fedbench.analysis.plot import plot as draw_all
 
-    show(draw_all(plan.config, plan.paths, experiment, figure))
+    log = functools.partial(click.echo, err=True)
+    show(draw_all(plan.config, plan.paths, experiment, figure, not partial, log))
 
 
 @cli.command()

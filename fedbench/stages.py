@@ -6,12 +6,14 @@ so in one line. An input that was made from another spec is an error that names 
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedbench.errors import FedbenchError
 from fedbench.gpus import resolve
 from fedbench.locking import alone
+from fedbench.outdated import raw_changed, weights_changed
 from fedbench.plan import Plan
 from fedbench.spec import RunSpec, digest
 
@@ -25,6 +27,8 @@ class Workspace:
     device: str
     threads: int
     say: Callable[[str], None]
+    opened: dict[str, Any] = field(default_factory=dict)
+    """Data sets that this process has verified."""
 
     def prepare(self, spec: RunSpec) -> Any:
         """Prepare a data set afresh; returns the store."""
@@ -32,14 +36,27 @@ class Workspace:
 
         folder = self.plan.paths.data(spec.cell.dataset)
         self.say(f"preparing data set {spec.cell.dataset} -> {folder}")
-        return prepare(spec.dataset, folder, self.data_root)
+        self.opened[spec.cell.dataset] = store = prepare(spec.dataset, folder, self.data_root)
+        return store
 
     def store(self, spec: RunSpec) -> Any:
         """The prepared data set, prepared first if it is missing."""
         from fedbench.data.base import load_store
 
+        if spec.cell.dataset in self.opened:
+            return self.opened[spec.cell.dataset]
         folder = self.plan.paths.data(spec.cell.dataset)
-        return load_store(folder, spec.data_spec) if (folder / "dataset.json").exists() else self.prepare(spec)
+        made = folder / "dataset.json"
+        if not made.exists():
+            return self.prepare(spec)
+        store = load_store(folder, spec.data_spec)
+        if raw_changed(spec, store.meta, made, self.data_root):
+            raise FedbenchError(
+                f"{folder}: the raw data below {self.data_root} changed since they were prepared; run `fedbench "
+                "prepare` again, or give the --data-root of what was prepared"
+            )
+        self.opened[spec.cell.dataset] = store
+        return store
 
     def partition(self, spec: RunSpec) -> Any:
         """Divide a data set over clients afresh; returns the partition."""
@@ -88,15 +105,23 @@ class Workspace:
         )
 
     def base(self, spec: RunSpec, checkpoints: Path) -> Any:
-        """The base model's weights, made first if they are missing."""
+        """The base model, made first if it is missing."""
+        from fedbench.io import read_json
         from fedbench.models.build import load_base
 
         folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
-        if not (folder / "base.json").exists():
+        made = folder / "base.json"
+        if not made.exists():
             with alone(folder, checkpoint_of(folder, checkpoints), self.say):
-                if not (folder / "base.json").exists():  # no other process made it meanwhile
+                if not made.exists():  # no other process made it meanwhile
                     self._pretrain(spec, folder, checkpoints)
-        return load_base(folder, spec.base_spec, self.store(spec).sha256)
+        base = load_base(folder, spec.base_spec, self.store(spec).sha256)
+        if weights_changed(spec, read_json(made), made, self.data_root):
+            raise FedbenchError(
+                f"{folder}: {spec.base.path} below {self.data_root} changed since it was taken; run `fedbench "
+                "pretrain` again, or give the --data-root of what was taken"
+            )
+        return base
 
     def train(
         self,

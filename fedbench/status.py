@@ -1,11 +1,11 @@
 """How far every run of a config is, from files alone: no scheduler is asked and no torch imported.
 
 ==========  ================================================================================================
-done        its summary.json is that of the config's spec
+done        its summary.json is that of the config's spec, and of the data, partition and base that lie beside it
 running     a process of this machine holds its lock, or it wrote something a short while ago
 resumable   it was stopped, and has a checkpoint unless that was before its first round
 failed      its last log ends with an error, or just ends
-outdated    what lies there was made from another spec; the workflow makes it again
+outdated    what lies there was made from another spec, or from other inputs; the workflow makes it again
 missing     nothing is there yet, or no longer
 ==========  ================================================================================================
 """
@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedbench.evidence import Evidence, gather, locked_inodes
+from fedbench.identity import Present, mismatch
 from fedbench.pace import Pace
 from fedbench.plan import Plan
 from fedbench.progress import duration
@@ -39,6 +40,7 @@ class Status:
     seconds_left : expected computing time; None where no run tells
     detail : what else there is to know, such as the last line of a failed run's log
     log : the log that says so
+    base_known : False for a finished run that an earlier version made, which did not record its base
     """
 
     cell: Cell
@@ -49,6 +51,7 @@ class Status:
     seconds_left: float | None
     detail: str = ""
     log: Path | None = None
+    base_known: bool = True
 
 
 def look(plan: Plan, cells: Iterable[Cell], checkpoints: Path, now: float | None = None) -> list[Status]:
@@ -69,22 +72,27 @@ def look(plan: Plan, cells: Iterable[Cell], checkpoints: Path, now: float | None
         if evidence.summary:
             seconds = evidence.summary.get("seconds", {}).get("wall")
             pace.add(cell, seconds, evidence.summary.get("rounds_done"))
-    return [_status(plan, cell, evidence, pace, locks, now) for cell, evidence in found.items()]
+    present = Present(plan.paths)
+    return [_status(plan, cell, evidence, present, pace, locks, now) for cell, evidence in found.items()]
 
 
-def _status(plan: Plan, cell: Cell, evidence: Evidence, pace: Pace, locks: frozenset[int], now: float) -> Status:
+def _status(
+    plan: Plan, cell: Cell, evidence: Evidence, present: Present, pace: Pace, locks: frozenset[int], now: float
+) -> Status:
     rounds = plan.spec(replace(cell, seed=0)).training.rounds  # the same for all seeds, and then looked up just once
     digest = plan.run_digest(cell)
     summary = evidence.summary
-    if summary and summary.get("digest") == digest:
+    reason = mismatch(summary, present.identity(cell, digest)) if summary else None
+    if summary and reason is None:
         detail = f"diverged in round {summary.get('diverged_round')}" if summary.get("diverged") else ""
-        return Status(cell, "done", summary.get("rounds_done", rounds), rounds, evidence.bytes, 0.0, detail)
+        done, base_known = summary.get("rounds_done", rounds), summary.get("base_sha256") is not None
+        return Status(cell, "done", done, rounds, evidence.bytes, 0.0, detail, base_known=base_known)
 
     start = evidence.start
     own_checkpoint = evidence.saved is not None and (start is None or start[0] == digest)
     progress = evidence.progress if own_checkpoint or (start and start[0] == digest) else None
     own_pace = evidence.seconds_per_round() if progress else None
-    state, detail, log = _state(evidence, own_checkpoint, own_pace, locks, now)
+    state, detail, log = _state(evidence, own_checkpoint, own_pace, locks, now, reason)
 
     done = progress[0] if progress and state == "running" else evidence.saved[0] if own_checkpoint else 0
     done = max(done, 0)
@@ -93,9 +101,14 @@ def _status(plan: Plan, cell: Cell, evidence: Evidence, pace: Pace, locks: froze
 
 
 def _state(
-    evidence: Evidence, own_checkpoint: bool, own_pace: float | None, locks: frozenset[int], now: float
+    evidence: Evidence,
+    own_checkpoint: bool,
+    own_pace: float | None,
+    locks: frozenset[int],
+    now: float,
+    reason: str | None,
 ) -> tuple[str, str, Path | None]:
-    """(state, detail, log) of a run that is not done."""
+    """(state, detail, log) of a run that is not done; `reason` says what its results are instead, if it has any."""
     log = evidence.newest
     path = log.path if log else None
     age = now - evidence.last_sign
@@ -111,7 +124,7 @@ def _state(
         # on another machine, or just killed, or still making its inputs
         return "running", f"last sign {duration(max(age, 0.0))} ago, no lock on this machine", path
     if evidence.summary or (evidence.saved and not own_checkpoint):
-        return "outdated", f"{'results' if evidence.summary else 'a checkpoint'} of another spec", None
+        return "outdated", f"results {reason}" if evidence.summary else "a checkpoint of another spec", None
     if own_checkpoint:
         return "resumable", log.last if log else "", path
     if log is None:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from fedbench.evidence import last_words
+from fedbench.identity import unrecorded_line
 from fedbench.progress import duration, size
 from fedbench.status import STATES, Status
 
@@ -49,7 +50,7 @@ def _row(status: Status) -> tuple[str, ...]:
 
 
 def totals(statuses: Sequence[Status]) -> dict[str, Any]:
-    """Sums over runs: how many in each state, bytes, computing time left, and for how many that is unknown."""
+    """Sums over runs: counts of states, bytes, computing time left, and for how many that or their base is unknown."""
     counts = Counter(status.state for status in statuses)
     known = [status.seconds_left for status in statuses if status.seconds_left is not None]
     return {
@@ -58,6 +59,7 @@ def totals(statuses: Sequence[Status]) -> dict[str, Any]:
         "bytes": sum(status.bytes for status in statuses),
         "seconds_left": sum(known),
         "runs_without_estimate": len(statuses) - len(known),
+        "runs_without_base": sum(not status.base_known for status in statuses),
     }
 
 
@@ -72,6 +74,12 @@ def totals_line(statuses: Sequence[Status]) -> str:
         left = f"about {duration(sums['seconds_left'])} of computing left"
         left += f" and {unknown} runs of unknown length" if unknown else ""
     return f"{sums['runs']} runs: {counts}; {size(sums['bytes'])} on disk; {left}"
+
+
+def notes(statuses: Sequence[Status]) -> list[str]:
+    """Lines on what was not checked."""
+    unknown = totals(statuses)["runs_without_base"]
+    return [unrecorded_line(unknown)] if unknown else []
 
 
 def failures(jobs: Mapping[str, Path]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from fedbench.data.base import TEST, TRAIN, Store, prepare
 from fedbench.engine import results, rounds
 from fedbench.engine.interrupt import StopRequest
 from fedbench.entries import DatasetEntry, PartitionEntry, Training
-from fedbench.models.build import build_model
+from fedbench.models.build import Base, build_model
 from fedbench.options import options, parse
 from fedbench.partition.base import Partition
 from fedbench.registry import BACKBONES, METHODS
@@ -111,6 +112,12 @@ def base_weights(spec: RunSpec, store: Store) -> Tree:
     return build_model(spec.model, store.shape, store.classes).state_dict()
 
 
+def make_base(spec: RunSpec, store: Store) -> Base:
+    """The starting weights as a run takes them."""
+    weights = base_weights(spec, store)
+    return Base(weights, hashlib.sha256(b"".join(leaf.numpy().tobytes() for leaf in weights.values())).hexdigest())
+
+
 @dataclass
 class Watch:
     """Stands in for a stop request and for the progress display, and counts what the engine does.
@@ -200,7 +207,7 @@ def run_cell(
             spec,
             store,
             partition,
-            base_weights(spec, store),
+            make_base(spec, store),
             folder / "run",
             folder / "checkpoint",
             torch.device("cpu"),
@@ -218,7 +225,7 @@ def build_run(folder: Path, store: Store, partition: Partition, spec: RunSpec, c
         spec,
         store,
         partition,
-        base_weights(spec, store),
+        make_base(spec, store),
         folder / "run",
         folder / "checkpoint",
         torch.device("cpu"),

@@ -263,7 +263,7 @@ def test_train_makes_its_inputs_once_and_says_so(fedbench, tmp_path, monkeypatch
     status, _, errors = fedbench(*trial, "--out", "trial")
     assert (status, errors) == (0, ""), "a complete run was started again"
     other = train("--set", "training.rounds=2", method="fedavg")
-    assert "trial: holds results of another spec, data set or partition" in fails(fedbench(*other, "--out", "trial"))
+    assert "trial: holds results made by another spec than the config's" in fails(fedbench(*other, "--out", "trial"))
     assert json.loads(Path("trial/summary.json").read_text()) == summary
     status, _, errors = fedbench(*other, "--out", "trial", "--overwrite")
     assert status == 0, errors

@@ -114,7 +114,7 @@ def test_public_bases_see_public_samples_only(store, tmp_path):
     assert read(tmp_path / "one")["samples"] == 8
     store.images[store.splits != PUBLIC] = 0
     make_base(spec, store, tmp_path / "two", tmp_path)
-    assert_equal_weights(load_base(tmp_path / "one"), load_base(tmp_path / "two"))
+    assert_equal_weights(load_base(tmp_path / "one").weights, load_base(tmp_path / "two").weights)
     store.splits[store.splits == PUBLIC] = TRAIN
     with pytest.raises(FedbenchError, match="no public samples"):
         make_base(spec, store, tmp_path / "three", tmp_path)
@@ -142,7 +142,7 @@ def test_interrupted_and_resumed_equals_uninterrupted(store, tmp_path, changes, 
     make_base(spec, store, tmp_path / "b", tmp_path, progress=progress, checkpoint=tmp_path / "c")
     assert [row["epoch"] for row in progress.rows] == list(range(stop_after + 1, 5))
     assert not (tmp_path / "c").exists()
-    assert_equal_weights(load_base(tmp_path / "straight"), load_base(tmp_path / "b"))
+    assert_equal_weights(load_base(tmp_path / "straight").weights, load_base(tmp_path / "b").weights)
     straight, resumed = read(tmp_path / "straight"), read(tmp_path / "b")
     straight.pop("seconds"), resumed.pop("seconds")
     assert straight == resumed
@@ -163,7 +163,7 @@ def test_frozen_head_is_its_own_from_the_first_step_to_the_last(store, tmp_path)
     spec = spec_of(PRETRAIN, head="frozen-orthogonal")
     make_base(spec, store, tmp_path / "b", tmp_path)
     start = build_model(spec.model, store.shape, store.classes).state_dict()
-    end = load_base(tmp_path / "b")
+    end = load_base(tmp_path / "b").weights
     assert torch.equal(start["head.weight"], end["head.weight"])
     assert not torch.equal(start["trunk.1.weight"], end["trunk.1.weight"])
 
@@ -189,7 +189,7 @@ def test_no_base_is_a_seeded_random_start(store, tmp_path):
     spec = spec_of(None)
     make_base(spec, store, tmp_path / "b", tmp_path)
     assert_equal_weights(
-        load_base(tmp_path / "b", spec.base_spec), build_model(spec.model, store.shape, 4).state_dict()
+        load_base(tmp_path / "b", spec.base_spec).weights, build_model(spec.model, store.shape, 4).state_dict()
     )
     assert read(tmp_path / "b")["origin"] == "random"
 
@@ -229,7 +229,7 @@ def test_published_weights_reach_the_base(store, tmp_path, monkeypatch):
     monkeypatch.setattr(timm, "create_model", published)
     make_base(spec_of(BaseEntry(kind="pretrained", tag="augreg_in21k"), "vit", **TINY), store, tmp_path / "b", tmp_path)
     assert asked == ["vit_tiny_patch16_224.augreg_in21k"]
-    assert torch.all(load_base(tmp_path / "b")["trunk.cls_token"] == 7)
+    assert torch.all(load_base(tmp_path / "b").weights["trunk.cls_token"] == 7)
     assert read(tmp_path / "b")["weights"] == "vit_tiny_patch16_224.augreg_in21k"
 
 
@@ -252,13 +252,13 @@ def test_own_file_brings_its_head_unless_the_classes_differ(store, tmp_path):
     make_base(spec_of(replace(PRETRAIN, epochs=15)), store, tmp_path / "source", tmp_path)
     base = BaseEntry(kind="file", path="source/base.safetensors")
     make_base(spec_of(base), store, tmp_path / "b", tmp_path)
-    assert_equal_weights(load_base(tmp_path / "source"), load_base(tmp_path / "b"))
+    assert_equal_weights(load_base(tmp_path / "source").weights, load_base(tmp_path / "b").weights)
     assert read(tmp_path / "b")["head"] == "file"
     assert read(tmp_path / "b")["test_accuracy"] == 1
     store.class_names = ("a", "b", "c", "d", "e")
     make_base(spec_of(base), store, tmp_path / "five", tmp_path)
     assert read(tmp_path / "five")["head"] == "new"
-    assert load_base(tmp_path / "five")["head.weight"].shape == (5, 32)
+    assert load_base(tmp_path / "five").weights["head.weight"].shape == (5, 32)
 
 
 def test_file_of_another_architecture_or_missing_is_named(store, tmp_path):
@@ -313,7 +313,7 @@ def test_timm_names_load_strictly_with_resampled_positions(store, tmp_path):
     save_weights(tmp_path / "w.safetensors", large.state_dict())
     base = BaseEntry(kind="file", path="w.safetensors")
     make_base(spec_of(base, "vit", **TINY), store, tmp_path / "b", tmp_path)
-    found = load_base(tmp_path / "b")
+    found = load_base(tmp_path / "b").weights
     assert torch.equal(found["trunk.blocks.5.mlp.fc2.weight"], large.state_dict()["blocks.5.mlp.fc2.weight"])
     assert found["trunk.pos_embed"].shape == (1, 5, 192)  # 32 px instead of 64: four patches and the class token
     weights = read_weights(tmp_path / "w.safetensors")

@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from fedbench import cli, evidence
 from fedbench.config import load
-from fedbench.io import write_sealed
+from fedbench.io import write_json, write_sealed
 from fedbench.plan import Plan
 from fedbench.status import STATES, look
 from fedbench.status_text import failures, table, totals, totals_line
@@ -61,6 +61,7 @@ class Folders:
 
     def finish(self, run: str, digest: str | None = None, **values) -> None:
         defaults = {"digest": digest or self.digest(run), "rounds_done": 100, "seconds": {"wall": 50.0}, "files": {}}
+        defaults["base_sha256"] = HASH
         self.write_summary(run, defaults | values)
 
     def write_summary(self, run: str, values: dict) -> None:
@@ -96,8 +97,47 @@ def test_done(folders):
 def test_results_of_another_spec_are_outdated(folders):
     folders.finish(FLITE, digest="0" * 16)
     status = folders.status(FLITE)
-    assert (status.state, status.round, status.detail) == ("outdated", 0, "results of another spec")
+    assert (status.state, status.round, status.detail) == (
+        "outdated",
+        0,
+        "results made by another spec than the config's",
+    )
     assert status.seconds_left == pytest.approx(50.0), "the other spec's pace is the best guess there is"
+
+
+@pytest.mark.parametrize(
+    ("changed", "detail"),
+    [
+        ("data", "results made from other data"),
+        ("partition", "results made from another partition"),
+        ("base", "results made with another base"),
+    ],
+)
+def test_results_are_compared_with_the_inputs_that_are_there(folders, changed, detail):
+    cell, paths = folders.cells[FLITE], folders.plan.paths
+    hashes = {"data_sha256": {"images": "i", "all": "d"}, "partition_sha256": "p", "base_sha256": "b"}
+    folders.finish(FLITE, **hashes)
+    assert folders.status(FLITE).state == "done", "inputs that were removed are not compared"
+    files = {
+        "data": paths.data(cell.dataset) / "dataset.json",
+        "partition": paths.partition(cell.dataset, cell.partition, 0) / "partition.json",
+        "base": paths.base(cell.dataset, cell.model) / "base.json",
+    }
+    for name, path in files.items():
+        write_json(path, {"sha256": hashes[f"{name}_sha256"]})
+    assert folders.status(FLITE).state == "done"
+    write_json(files[changed], {"sha256": {"images": "i", "all": "x"} if changed == "data" else "x"})
+    status = folders.status(FLITE)
+    assert (status.state, status.round, status.detail) == ("outdated", 0, detail)
+
+
+def test_runs_from_before_bases_were_recorded_are_counted(folders, tmp_path, monkeypatch, capsys):
+    folders.finish(FLITE, base_sha256=None)
+    write_json(folders.plan.paths.base("digits", "tiny-resnet") / "base.json", {"sha256": "b"})
+    assert folders.status(FLITE).state == "done"
+    cli.main(["status", "--config", str(SMOKE), "--set", "training.rounds=100", "--results", str(tmp_path / "results")])
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == "1 run made before bases were recorded: not checked for another base"
 
 
 def test_checkpoint_of_another_spec_is_outdated(folders):

@@ -15,6 +15,7 @@ from fedbench.analysis.summary import COLUMNS, add_gain_over_local, flatten
 from fedbench.config import Config
 from fedbench.entries import Experiment
 from fedbench.errors import FedbenchError
+from fedbench.identity import Present, mismatch, require_agreement
 from fedbench.io import damage, read_json, read_sealed
 from fedbench.spec import Cell, Paths, cells, resolve
 
@@ -194,7 +195,7 @@ class Collection:
             total = len(self.missing) + len(self.runs)
             raise FedbenchError(
                 f"{len(self.missing)} of {total} runs of config {self.config.name!r} are missing; "
-                f"the first is {first.cell.path} ({first.reason}): run it, or aggregate what is there with --partial"
+                f"the first is {first.cell.path} ({first.reason}): run it, or take what is there with --partial"
             )
 
 
@@ -204,10 +205,11 @@ def collect(config: Config, paths: Paths, experiment: str | None = None) -> Coll
     Raises
     ------
     FedbenchError
-        If a file is damaged, or if no run at all is there.
+        If a file is damaged, if no run at all is there, or if runs cannot be compared: see
+        :func:`fedbench.identity.require_agreement`.
     """
     wanted = cells(config, experiment)
-    rows, records, missing = [], [], []
+    rows, records, missing, present = [], {}, [], Present(paths)
     parts: dict[str, list[pd.DataFrame]] = {name: [] for name in REQUIRED}
     for cell in wanted:
         folder = paths.run(cell)
@@ -215,12 +217,13 @@ def collect(config: Config, paths: Paths, experiment: str | None = None) -> Coll
         if summary is None:
             missing.append(Missing(cell, "not run yet"))
             continue
-        # A run of another spec is as good as absent: its numbers answer another question.
-        if summary["digest"] != resolve(config, cell).digest:
-            missing.append(Missing(cell, "made by another spec than the config's"))
+        # A run of another spec or other data is as good as absent: its numbers answer another question.
+        reason = mismatch(summary, present.identity(cell, resolve(config, cell).digest))
+        if reason:
+            missing.append(Missing(cell, reason))
             continue
         rows.append(flatten(summary, cell, config, folder / "summary.json"))
-        records.append(summary)
+        records[cell] = summary
         for name in (name for name in REQUIRED if f"{name}.csv" in summary["files"]):
             frame = _read_csv(folder / f"{name}.csv", REQUIRED[name])
             for position, (key, value) in enumerate(asdict(cell).items()):
@@ -229,9 +232,10 @@ def collect(config: Config, paths: Paths, experiment: str | None = None) -> Coll
     if not rows:
         reason = f"; the first is {missing[0].cell.path} ({missing[0].reason})" if missing else ""
         raise FedbenchError(f"{paths.root / 'runs'}: no finished run of config {config.name!r}{reason}: run them first")
+    require_agreement(records.items(), paths)
     runs = add_gain_over_local(pd.DataFrame(rows, columns=COLUMNS), config)
     frames = {name: _stack(part, name) for name, part in parts.items()}
-    return Collection(config, paths, runs, frames, tuple(missing), tuple(records))
+    return Collection(config, paths, runs, frames, tuple(missing), tuple(records.values()))
 
 
 def labels(config: Config, section: str, names: Iterable[str]) -> dict[str, str]:

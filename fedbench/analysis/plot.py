@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 from fedbench.analysis.collect import ExperimentData, collect
@@ -17,10 +18,22 @@ from fedbench.spec import Paths
 METADATA = {"png": {"Software": "fedbench"}, "pdf": {"Creator": "fedbench", "CreationDate": None}}
 
 
-def plot(config: Config, paths: Paths, experiment: str | None = None, figure: str | None = None) -> list[Path]:
+def plot(
+    config: Config,
+    paths: Paths,
+    experiment: str | None = None,
+    figure: str | None = None,
+    require_all: bool = True,
+    log: Callable[[str], None] = lambda line: None,
+) -> list[Path]:
     """Write the figures of one experiment, or of all, as PNG and PDF; `figure` restricts them to one.
 
-    Only the runs of the experiments that are drawn are read; runs that are missing are left out.
+    Only the runs of the experiments that are drawn are read.
+
+    Parameters
+    ----------
+    require_all : raise if a run is missing; otherwise draw what is there
+    log : told which runs are left out
 
     Returns
     -------
@@ -29,8 +42,8 @@ def plot(config: Config, paths: Paths, experiment: str | None = None, figure: st
     Raises
     ------
     FedbenchError
-        If none of an experiment's runs is finished, a figure lacks what it shows, or a file in its place was not
-        made by fedbench.
+        If a run is missing, none of an experiment's runs is finished, a figure lacks what it shows, or a file in its
+        place was not made by fedbench.
     """
     if experiment is not None:
         config.find("experiments", experiment)
@@ -40,7 +53,12 @@ def plot(config: Config, paths: Paths, experiment: str | None = None, figure: st
         wanted = {one: plugin for one, plugin in config.figures(name).items() if figure in (None, one)}
         check_files(figure_path(paths, name, one, kind) for one in wanted for kind in METADATA)
         if wanted:
-            data = collect(config, paths, name).experiment(name)
+            collection = collect(config, paths, name)
+            if require_all:
+                collection.require_all()
+            if collection.missing:
+                log(f"{name}: left out: {collection.left_out}")
+            data = collection.experiment(name)
             written += [path for one, plugin in wanted.items() for path in draw(data, one, plugin, paths)]
     if figure is not None and not written:
         listed = dict.fromkeys(one for name in names for one in config.figures(name))

@@ -26,6 +26,7 @@ from fedbench.analysis.statistics import (
 from fedbench.analysis.summary import COLUMNS
 from fedbench.analysis.trajectory import mean_trajectory
 from fedbench.config import Config
+from fedbench.identity import unrecorded
 from fedbench.io import write_csv, write_text
 from fedbench.products import check_files
 from fedbench.spec import Paths
@@ -60,7 +61,7 @@ def aggregate(
     ----------
     require_all : raise if a run is missing; otherwise tables are made from what is there and say so, and those of
         experiments without any run are removed, because what they hold are another spec's numbers
-    log : told which runs are left out and which tables removed
+    log : told which runs are left out, which tables removed, and of how many runs the base is not known
 
     Returns
     -------
@@ -80,6 +81,9 @@ def aggregate(
     write_csv(written[0], COLUMNS, collection.runs.to_dict("records"))
     if collection.missing:
         log(f"left out: {collection.left_out}")
+    unknown = unrecorded(collection.records)
+    if unknown:
+        log(unknown)
     for name in config.experiments:
         if collection.has(name):
             written += write_tables(collection, name, paths)

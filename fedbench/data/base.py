@@ -7,8 +7,9 @@ than memory works, and several runs on one machine share its pages.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedbench import io
+from fedbench.data import raw as raw_files
 from fedbench.data._splits import PUBLIC as PUBLIC
 from fedbench.data._splits import PUBLIC_TEST as PUBLIC_TEST
 from fedbench.data._splits import TEST as TEST
@@ -27,6 +29,9 @@ from fedbench.products import DATA
 
 if TYPE_CHECKING:
     from fedbench.config import Plugin
+
+# Larger images are not read once more by every job; `fedbench verify` reads them all the same.
+VERIFIED_BYTES = 4 << 30
 
 # Makes room for uint8 images [N, C, H, W] and returns it; sources fill it in place.
 Allocate = Callable[[tuple[int, int, int, int]], np.ndarray]
@@ -64,6 +69,10 @@ class Source(Protocol):
     def load(self, options: Any, data_root: Path, allocate: Allocate) -> RawData:
         """Read the data set, in the same order every time; user mistakes are FedbenchErrors."""
         ...
+
+    # A source of files that a user may replace also has the method `inputs(options, data_root)`, which names them
+    # (folders count with all that is in them), so that a change of them is noticed. It must be cheap: it is asked
+    # whenever a workflow is planned.
 
 
 @dataclass
@@ -105,6 +114,14 @@ class Store:
         return self.meta["sha256"]["all"]
 
 
+def inputs(dataset: Plugin, data_root: Path) -> Iterable[Path]:
+    """The raw files and folders of a data set; none where its source has no files or checks them by itself."""
+    from fedbench.registry import DATA_SOURCES
+
+    source = DATA_SOURCES[dataset.entry.source].target()
+    return source.inputs(dataset.options, Path(data_root)) if hasattr(source, "inputs") else ()
+
+
 def prepare(dataset: Plugin, out: Path, data_root: Path) -> Store:
     """Read a data set, fix its splits and write it as ``out/{images.npy,arrays.npz,dataset.json}``.
 
@@ -142,19 +159,27 @@ def prepare(dataset: Plugin, out: Path, data_root: Path) -> Store:
             "domain_names": list(raw.domain_names),
             "source": raw.meta,
         }
+        files = raw_files.record(inputs(dataset, data_root))
+        if files:
+            meta["raw"] = files
         raw.images.flush()
         io.write_arrays(folder / "arrays.npz", **arrays)
         io.write_json(folder / "dataset.json", meta)
     return load_store(out)
 
 
-def load_store(path: Path, spec: dict[str, Any] | None = None) -> Store:
+def load_store(path: Path, spec: dict[str, Any] | None = None, limit: int | None = VERIFIED_BYTES) -> Store:
     """Open a prepared data set; images are memory-mapped read-only.
+
+    Parameters
+    ----------
+    spec : where given, it must be what was prepared
+    limit : compare the images with their SHA-256 if they have no more bytes than that; None compares any
 
     Raises
     ------
     FedbenchError
-        If nothing (or something damaged) is there, or `spec` is given and is not what was prepared.
+        If nothing (or something damaged) is there, or it was made from another spec.
     """
     path = Path(path)
     if not (path / "dataset.json").is_file():
@@ -169,6 +194,7 @@ def load_store(path: Path, spec: dict[str, Any] | None = None) -> Store:
     as_recorded = images.dtype == np.uint8 and [*images.shape[1:]] == meta["shape"]
     if not as_recorded or any(len(images) != len(array) for array in arrays.values()):
         raise FedbenchError(f"{path}: images and labels do not fit together; delete the folder and prepare again")
+    _verify(path, meta["sha256"], images, arrays, limit)
     return Store(
         images=images,
         labels=arrays["labels"],
@@ -179,6 +205,23 @@ def load_store(path: Path, spec: dict[str, Any] | None = None) -> Store:
         groups=arrays.get("groups"),
         meta=meta,
     )
+
+
+def _verify(
+    path: Path, recorded: dict[str, str], images: np.memmap, arrays: dict[str, np.ndarray], limit: int | None
+) -> None:
+    """Compare contents with what dataset.json says of them."""
+    found = hashes(arrays)
+    if limit is None or images.nbytes <= limit:
+        with open(path / "images.npy", "rb") as file:  # mapped pages would count as this process's memory
+            file.seek(images.offset)
+            found["images"] = hashlib.file_digest(file, "sha256").hexdigest()
+    for name in (*arrays, "images"):
+        if name in found and found[name] != recorded.get(name):
+            file = "images.npy" if name == "images" else "arrays.npz"
+            raise FedbenchError(
+                f"{path / file}: damaged ({name} and their SHA-256 differ); delete the folder and prepare again"
+            )
 
 
 def _make_room(path: Path, shape: tuple[int, int, int, int]) -> np.ndarray:

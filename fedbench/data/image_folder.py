@@ -44,6 +44,10 @@ class ImageFolderOptions:
 class ImageFolder:
     """A folder, zip or tar of image files, with or without train/test and domains."""
 
+    def inputs(self, options: ImageFolderOptions, data_root: Path) -> list[Path]:
+        """The folder or archive."""
+        return [data_root / options.path]
+
     def load(self, options: ImageFolderOptions, data_root: Path, allocate: Allocate) -> RawData:
         """Read names, then pixels; samples are sorted by split and path."""
         from fedbench.data._archive import open_tree

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fedbench.channels._values import to_bytes
 from fedbench.channels.base import dense_bytes
 from fedbench.channels.build import build_channel
 from fedbench.engine import checkpoint as checkpoints
@@ -24,17 +22,18 @@ from fedbench.engine.server import Server
 from fedbench.engine.store import ClientStore
 from fedbench.engine.summary import summarise
 from fedbench.errors import FedbenchError
+from fedbench.identity import identity, identity_digest, mismatch
 from fedbench.io import damage, read_sealed, writing_errors
 from fedbench.locking import alone
 from fedbench.models.build import build_model
 from fedbench.products import RUN
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
-from fedbench.spec import digest
-from fedbench.tree import Tree, count, to_device
+from fedbench.tree import count, to_device
 
 if TYPE_CHECKING:
     from fedbench.data.base import Store
+    from fedbench.models.build import Base
     from fedbench.partition.base import Partition
     from fedbench.progress import Progress
     from fedbench.spec import RunSpec
@@ -46,7 +45,7 @@ def run(
     spec: RunSpec,
     store: Store,
     partition: Partition,
-    base: Tree,
+    base: Base,
     out: Path,
     checkpoint: Path,
     device: torch.device,
@@ -61,7 +60,7 @@ def run(
 
     Parameters
     ----------
-    base : weights that the federation starts from
+    base : what the federation starts from
     out : the run's folder
     checkpoint : folder for checkpoints; emptied when the run is complete
     chunk : clients trained at once; None takes the task's rule
@@ -83,12 +82,8 @@ def run(
         out.mkdir(parents=True, exist_ok=True)
     with alone(out, checkpoint, say, time_limit):
         RUN.check(out)
-        identity = {
-            "digest": spec.digest,
-            "data_sha256": store.meta["sha256"],
-            "partition_sha256": partition.meta["sha256"],
-        }
-        if _is_complete(out, identity, overwrite, say):
+        wanted = identity(spec.digest, store.meta["sha256"], partition.sha256, base.sha256)
+        if _is_complete(out, wanted, overwrite, say):
             return
         log = Log(out / "log.txt")
         left = None if time_limit is None else time_limit - (time.monotonic() - began)
@@ -98,7 +93,7 @@ def run(
             ).go()
 
 
-def _is_complete(out: Path, identity: dict[str, Any], overwrite: bool, say: Callable[[str], None]) -> bool:
+def _is_complete(out: Path, wanted: dict[str, Any], overwrite: bool, say: Callable[[str], None]) -> bool:
     """Whether the folder already holds all of this run; another run's results are an error unless overwritten."""
     if not (out / "summary.json").exists():
         return False
@@ -108,17 +103,15 @@ def _is_complete(out: Path, identity: dict[str, Any], overwrite: bool, say: Call
         if overwrite:
             return False
         raise
-    if {key: summary[key] for key in identity} == identity:
+    reason = mismatch(summary, wanted)
+    if reason is None:
         found = damage(out, summary["files"])
         if found:
             say(f"{found}; running again")
         return not found
     if overwrite:
         return False
-    raise FedbenchError(
-        f"{out}: holds results of another spec, data set or partition; give another --out, or --overwrite to replace "
-        "them"
-    )
+    raise FedbenchError(f"{out}: holds results {reason}; give another --out, or --overwrite to replace them")
 
 
 class Log:
@@ -145,13 +138,11 @@ class Run:
         self.started, self.cpu_started = time.perf_counter(), time.process_time()
         # exact and repeatable arithmetic: TF32 and autotuned kernels would make runs differ
         torch.backends.cudnn.benchmark = False
-        self.one_time_bytes = dense_bytes(base)
-        # a checkpoint belongs to the contents that it was trained on, not only to the spec that names them
-        contents = hashlib.sha256(b"".join(to_bytes(leaf) for leaf in base.values())).hexdigest()
-        self.identity = digest([spec.digest, store.meta["sha256"], partition.meta["sha256"], contents])
+        self.one_time_bytes = dense_bytes(base.weights)
+        self.identity = identity(spec.digest, store.meta["sha256"], partition.sha256, base.sha256)
 
         classifier = build_model(spec.model, store.shape, store.classes)
-        classifier.load_state_dict(base)
+        classifier.load_state_dict(base.weights)
         classifier.to(device).eval()
         self.total_parameters = sum(parameter.numel() for parameter in classifier.parameters())
         method_class = METHODS[spec.method.entry.method].target
@@ -181,7 +172,7 @@ class Run:
 
     def _restore(self, overwrite: bool) -> checkpoints.State | None:
         try:
-            state = checkpoints.load(self.checkpoint, self.identity, self.log)
+            state = checkpoints.load(self.checkpoint, identity_digest(self.identity), self.log)
         except FedbenchError:
             if not overwrite:
                 raise
@@ -280,7 +271,7 @@ class Run:
 
     def _save(self) -> None:
         self._clock()
-        checkpoints.save(self.checkpoint, self.state, self.identity)
+        checkpoints.save(self.checkpoint, self.state, identity_digest(self.identity))
 
     def _stop(self) -> None:
         if self.state.round_number >= 0:  # before round 0 there is nothing to go on from

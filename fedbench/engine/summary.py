@@ -25,7 +25,7 @@ def summarise(run: Run) -> dict[str, Any]:
     return {
         "cell": {name: getattr(cell, name) for name in ("dataset", "partition", "model", "method", "seed")},
         "label": spec.method.entry.label or cell.method,
-        "digest": spec.digest,
+        **run.identity,
         "spec": spec.full,
         "selections": chosen,
         "base": {
@@ -60,8 +60,6 @@ def summarise(run: Run) -> dict[str, Any]:
         "chunk": run.chunk,
         "versions": environment.versions(),
         "git": environment.commit(),
-        "data_sha256": run.store.meta["sha256"],
-        "partition_sha256": run.partition.meta["sha256"],
         "classes": run.store.classes,
         "clients": run.partition.clients,
         "held_out_clients": len(state.held_out),

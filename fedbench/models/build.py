@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,20 @@ if TYPE_CHECKING:
     from fedbench.models.classifier import Classifier
 
 TRAINABLE = "trainable"
+
+
+@dataclass(frozen=True)
+class Base:
+    """What runs start from.
+
+    Attributes
+    ----------
+    weights : every tensor of the classifier, by name
+    sha256 : of their file, as base.json says it
+    """
+
+    weights: dict[str, Tensor]
+    sha256: str
 
 
 def build_model(model: Plugin, shape: tuple[int, int, int], classes: int, seed: int = 0) -> Classifier:
@@ -107,8 +122,8 @@ def read_metadata(path: Path) -> dict[str, str]:
         return file.metadata() or {}
 
 
-def load_base(path: Path, spec: Mapping[str, Any] | None = None, data_sha256: str | None = None) -> dict[str, Tensor]:
-    """Read the weights of a base folder.
+def load_base(path: Path, spec: Mapping[str, Any] | None = None, data_sha256: str | None = None) -> Base:
+    """Read a base folder.
 
     Parameters
     ----------
@@ -134,7 +149,7 @@ def load_base(path: Path, spec: Mapping[str, Any] | None = None, data_sha256: st
             raise FedbenchError(
                 f"{path}: weights and their SHA-256 differ; delete this folder and run `fedbench pretrain` again"
             )
-    return weights
+    return Base(weights, facts["sha256"])
 
 
 def load_weights(classifier: Classifier, weights: Mapping[str, Tensor], source: Path | str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.config import Plugin
+from fedbench.data import raw
 from fedbench.entries import BaseEntry
 from fedbench.errors import FedbenchError
 from fedbench.models.build import difference, load_weights, read_weights
@@ -81,7 +82,11 @@ def load_file(
     """
     path = Path(data_root) / base.path
     weights = read_weights(path)
-    record = {"weights": base.path, "weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    record = {
+        "weights": base.path,
+        "weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "raw": raw.record([path]),
+    }
     if any(name.startswith("trunk.") for name in weights):
         if all(name in weights for name in HEAD) and weights[HEAD[0]].shape != classifier.head.weight.shape:
             own = classifier.state_dict()

@@ -64,15 +64,37 @@ def test_a_run_without_one_of_its_files_is_run_again(name, tmp_path, digits, rag
 
 
 def test_results_of_other_data_or_another_partition_are_refused_until_told_to_overwrite(tmp_path, digits, ragged):
-    run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
     others = (
-        (replace(digits, meta={**digits.meta, "sha256": {"all": "other"}}), ragged),
-        (digits, replace(ragged, meta={"sha256": "other"})),
+        (replace(digits, meta={**digits.meta, "sha256": {"all": "other"}}), ragged, "other data"),
+        (digits, replace(ragged, meta={"sha256": "other"}), "another partition"),
     )
-    for store, partition in others:
-        with pytest.raises(FedbenchError, match="holds results of another spec, data set or partition"):
+    for store, partition, made_from in others:
+        run_cell(tmp_path, digits, ragged, make_spec(**SPEC), overwrite=True)
+        with pytest.raises(FedbenchError, match=f"holds results made from {made_from}; give another --out"):
             run_cell(tmp_path, store, partition, make_spec(**SPEC))
         assert run_cell(tmp_path, store, partition, make_spec(**SPEC), overwrite=True).state is not None
+
+
+def test_results_of_another_base_are_refused_until_told_to_overwrite(tmp_path, digits, ragged):
+    spec = make_spec(**SPEC)
+    before = run_cell(tmp_path, digits, ragged, spec).summary
+    other = {name: leaf + 0.1 for name, leaf in base_weights(spec, digits).items()}
+    with mock.patch.object(support, "base_weights", return_value=other):
+        with pytest.raises(FedbenchError, match="holds results made with another base; give another --out"):
+            run_cell(tmp_path, digits, ragged, spec)
+        again = run_cell(tmp_path, digits, ragged, spec, overwrite=True)
+        assert again.summary["base_sha256"] != before["base_sha256"]
+        fresh = run_cell(tmp_path / "fresh", digits, ragged, spec)
+        assert again.numbers() == fresh.numbers()
+        assert run_cell(tmp_path, digits, ragged, spec, overwrite=True).state is None, "the same run is kept"
+
+
+def test_a_run_from_before_bases_were_recorded_is_complete(tmp_path, digits, ragged):
+    first = run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
+    values = io.read_sealed(first.folder / "summary.json")
+    del values["base_sha256"]
+    io.write_sealed(first.folder / "summary.json", values)
+    assert run_cell(tmp_path, digits, ragged, make_spec(**SPEC), overwrite=True).state is None
 
 
 def test_label_is_no_other_spec(tmp_path, digits, ragged):
@@ -86,7 +108,7 @@ def test_results_of_another_spec_are_refused_until_told_to_overwrite(tmp_path, d
     assert "gates.csv" in names(tmp_path / "run")
     before = {path.name: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     with pytest.raises(
-        FedbenchError, match=r"holds results of another spec, .*; give another --out, or --overwrite"
+        FedbenchError, match=r"holds results made by another spec than the config's; give another --out, or --overwrite"
     ) as error:
         run_cell(tmp_path, digits, ragged, make_spec(**SPEC))
     assert str(tmp_path / "run") in str(error.value)

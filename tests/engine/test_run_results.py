@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from support import Outcome, make_spec, run_cell
+from support import Outcome, make_base, make_spec, run_cell
 
 from fedbench.engine.checkpoint import State
 from fedbench.engine.evaluate import Evaluation
@@ -168,6 +168,7 @@ def test_summary_says_what_ran(outcome, digits, ragged):
     assert summary["parameters"]["private"] == sum(leaf.numel() for leaf in private.values())
     assert summary["data_sha256"] == digits.meta["sha256"]
     assert summary["partition_sha256"] == ragged.meta["sha256"]
+    assert summary["base_sha256"] == make_base(spec, digits).sha256
     assert summary["seconds"]["wall"] >= summary["seconds"]["train"] + summary["seconds"]["evaluate"] > 0
     assert summary["peak_rss_bytes"] > 10e6
     assert summary["peak_gpu_bytes"] is None

@@ -1,5 +1,6 @@
 rule base:
     input:
+        renewed_base,
         data=f"{RESULTS}/data/{{dataset}}/dataset.json",
     output:
         weights=f"{RESULTS}/bases/{{dataset}}/{{model}}/base.safetensors",

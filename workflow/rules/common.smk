@@ -10,6 +10,7 @@ from snakemake.exceptions import WorkflowError
 from fedbench import places
 from fedbench.allocation import array_task
 from fedbench.errors import FedbenchError
+from fedbench.outdated import Outdated
 from fedbench.plan import Plan, from_workflow
 from fedbench.spec import Cell
 from fedbench.status_text import failures as failures_of
@@ -37,6 +38,7 @@ settings, assignments = told(
 plan = Plan(settings)
 told(places.check, plan)
 RESULTS = str(plan.paths.root)
+outdated = Outdated(plan, Path(os.environ.get("FEDBENCH_DATA", "data")))
 
 # Inside a conda environment or container the package comes from this checkout, otherwise from where Snakemake runs.
 python = (
@@ -71,6 +73,52 @@ wildcard_constraints:
     seed=r"0|[1-9][0-9]*",
 
 
+def renew(reason, file):
+    """Have Snakemake make a file again that is not what its name says, if there is a reason; it needs no other input.
+
+    Called from input functions, since these are asked for the jobs of the present targets only.
+    """
+    if reason and workflow.is_main_process:
+        workflow.dag.forcefiles.add(file)
+        if reason not in renewed:
+            print(
+                f"made again: {file} ({reason}), and all that are like it",
+                file=sys.stderr,
+            )
+        renewed.add(reason)
+    return []
+
+
+renewed = set()
+
+
+def renewed_data(wildcards):
+    """No input; see `renew`."""
+    reason = told(outdated.data, wildcards.dataset)
+    return renew(reason, f"{plan.paths.data(wildcards.dataset)}/dataset.json")
+
+
+def renewed_partition(wildcards):
+    """No input; see `renew`."""
+    names = wildcards.dataset, wildcards.partition, int(wildcards.seed)
+    return renew(
+        told(outdated.partition, *names),
+        f"{plan.paths.partition(*names)}/partition.json",
+    )
+
+
+def renewed_base(wildcards):
+    """No input; see `renew`."""
+    names = wildcards.dataset, wildcards.model
+    return renew(told(outdated.base, *names), f"{plan.paths.base(*names)}/base.json")
+
+
+def renewed_run(wildcards):
+    """No input; see `renew`."""
+    run = cell(wildcards)
+    return renew(told(outdated.run, run), plan.target(run))
+
+
 def data_spec(wildcards):
     """What a prepared data set depends on; like all specs here, a change of it reruns what it made."""
     return told(plan.data_digest, wildcards.dataset)
@@ -91,16 +139,20 @@ def base_spec(wildcards):
     return told(plan.base_digest, wildcards.dataset, wildcards.model)
 
 
-def run_spec(wildcards):
-    """What a run depends on."""
-    cell = Cell(
+def cell(wildcards):
+    """The run that a target names."""
+    return Cell(
         wildcards.dataset,
         wildcards.partition,
         wildcards.model,
         wildcards.method,
         int(wildcards.seed),
     )
-    return told(plan.run_digest, cell)
+
+
+def run_spec(wildcards):
+    """What a run depends on."""
+    return told(plan.run_digest, cell(wildcards))
 
 
 def figure_spec(wildcards):
@@ -112,8 +164,8 @@ def summaries(wildcards):
     """Summaries of an experiment's runs, or of all runs where no experiment is named."""
     experiment = wildcards.get("experiment")
     return [
-        plan.target(cell)
-        for cell in (
+        plan.target(run)
+        for run in (
             told(plan.experiment_cells, experiment) if experiment else plan.cells
         )
     ]

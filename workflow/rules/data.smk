@@ -1,4 +1,6 @@
 rule prepare:
+    input:
+        renewed_data,
     output:
         manifest=f"{RESULTS}/data/{{dataset}}/dataset.json",
         images=f"{RESULTS}/data/{{dataset}}/images.npy",

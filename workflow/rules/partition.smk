@@ -1,5 +1,6 @@
 rule partition:
     input:
+        renewed_partition,
         data=f"{RESULTS}/data/{{dataset}}/dataset.json",
     output:
         indices=f"{RESULTS}/partitions/{{dataset}}/{{partition}}/seed{{seed}}/partition.npz",

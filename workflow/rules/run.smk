@@ -1,7 +1,10 @@
 # The checkpoint lies outside the outputs, which Snakemake deletes when a job fails: a retry continues from it.
-# The data set is an input of both inputs. --overwrite: if another spec's run lies there, Snakemake has already decided that this one takes its place.
+# The data set is no input: the summary's hash of it is compared with what lies there (`renewed_run`), as a new input would
+# run everything again that was made without. --overwrite: if another run lies there, Snakemake has already decided that
+# this one takes its place.
 rule run:
     input:
+        renewed_run,
         partition=f"{RESULTS}/partitions/{{dataset}}/{{partition}}/seed{{seed}}/partition.npz",
         base=f"{RESULTS}/bases/{{dataset}}/{{model}}/base.safetensors",
     output:
