@@ -6,7 +6,10 @@ instant and planning hundreds of cluster jobs costs nothing.
 
 import functools
 import shutil
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -28,8 +31,8 @@ from fedbench.cli_options import (
 )
 
 EPILOG = """Exit status: 0 done; 1 an error, said in one line on standard error (--debug adds the traceback); 2 wrong
-usage; 75 a run was told to stop and saved its state, so starting it again continues; 130 interrupted from
-the keyboard."""
+usage; 75 a run was told to stop (also by Ctrl-C) and saved its state, so starting it again continues; 130 Ctrl-C
+anywhere else, or a second time."""
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -216,20 +219,48 @@ def show(files) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; what a user can mend ends in one line, what is a bug keeps its traceback."""
-    state = {"debug": False}
+    state = {"debug": False, "interrupted": False}
     try:
-        cli.main(arguments, prog_name="fedbench", standalone_mode=False, obj=state)
+        with keyboard(state):
+            cli.main(arguments, prog_name="fedbench", standalone_mode=False, obj=state)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        _interrupted()
     except Exception as error:
+        if state["interrupted"]:  # a library took the interruption for a failure of its own
+            _interrupted()
         status = status_of(error)
         if state["debug"] or status is None:
             raise
         click.echo(f"error: {in_one_line(error)}" if status == 1 else str(error), err=True)
         sys.exit(status)
+
+
+@contextmanager
+def keyboard(state: dict[str, bool]) -> Iterator[None]:
+    """Ctrl-C ends the command in order, and is noted in `state`; the next one ends it at once."""
+
+    def end(_number, _frame):
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        state["interrupted"] = True
+        raise KeyboardInterrupt
+
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:  # ignored, as in a script's background, or someone else's business
+        yield
+        return
+    signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _interrupted() -> None:
+    click.echo("interrupted by Ctrl-C; start again to go on", err=True)
+    sys.exit(130)
 
 
 def status_of(error: Exception) -> int | None:
