@@ -28,7 +28,8 @@ localrules:
 
 # The end of a long output should say what failed and why, not only how much.
 onerror:
-    print(failures(), file=sys.stderr)
+    if found := failures():
+        print(found, file=sys.stderr)
 
 
 include: "workflow/rules/data.smk"

@@ -6,9 +6,7 @@ instant and planning hundreds of cluster jobs costs nothing.
 
 import functools
 import shutil
-import signal
 import sys
-from contextlib import contextmanager
 
 import click
 
@@ -28,10 +26,11 @@ from fedbench.cli_options import (
     seeded,
     working,
 )
+from fedbench.signals import Terminated, ending_in_order
 
 EPILOG = """Exit status: 0 done; 1 an error, said in one line on standard error (--debug adds the traceback); 2 wrong
-usage; 75 a run was told to stop and saved its state, so starting it again continues; 130 interrupted from
-the keyboard; 143 told to stop where there is nothing to save."""
+usage; 75 a run was told to stop (also by Ctrl-C) and saved its state, so starting it again continues; 130 Ctrl-C
+anywhere else, or a second time; 143 told to stop where there is nothing to save."""
 
 
 @click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
@@ -220,19 +219,21 @@ def show(files) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; what a user can mend ends in one line, what is a bug keeps its traceback."""
-    state = {"debug": False}
+    state = {"debug": False, "interrupted": False}
     try:
-        with ending_by_signal():
+        with ending_in_order(state):
             cli.main(arguments, prog_name="fedbench", standalone_mode=False, obj=state)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        _interrupted()
     except Terminated:
         click.echo("stopped by SIGTERM; nothing half-written is left", err=True)
         sys.exit(143)
     except Exception as error:
+        if state["interrupted"]:  # a library took the interruption for a failure of its own
+            _interrupted()
         status = status_of(error)
         if state["debug"] or status is None:
             raise
@@ -240,22 +241,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(status)
 
 
-class Terminated(BaseException):
-    """SIGTERM as an exception, so that temporary files and locks go with the process."""
-
-
-@contextmanager
-def ending_by_signal():
-    """Unwind on SIGTERM; where training listens to it, it saves and stops instead."""
-
-    def receive(*_):
-        raise Terminated
-
-    previous = signal.signal(signal.SIGTERM, receive)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+def _interrupted() -> None:
+    click.echo("interrupted by Ctrl-C; start again to go on", err=True)
+    sys.exit(130)
 
 
 def status_of(error: Exception) -> int | None:

@@ -9,6 +9,7 @@ import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -18,7 +19,7 @@ from fedbench.errors import FedbenchError
 from fedbench.io import read_sealed
 
 CHECKPOINT = re.compile(r"round(\d{6})-[0-9a-f]{64}\.safetensors")
-STAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
+STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)([+-]\d{4})? ")
 STARTED = re.compile(r"run ([0-9a-f]{16}) \(")
 CONTINUED = re.compile(r"continuing after round (\d+)$")
 PROGRESS = re.compile(r" round (\d+)/\d+: ")
@@ -28,13 +29,15 @@ FAILURE = re.compile(
     r"(error|Error|slurmstepd: error|fatal): |([A-Za-z_]+\.)*[A-Z]\w+Error\b"
     r"|(\S+: line \d+: +\d+ )?(Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction)\b"
 )
-STOPPED = re.compile(r"(stopped|interrupted) (after round|before the first round)\b")
+STOPPED = re.compile(r"(stopped|interrupted) (after round|before the first round|by Ctrl-C)\b")
 TAIL_BYTES = 4096
+# Clocks of a cluster's machines differ by so much at most; what is dated later is not believed.
+CLOCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Log:
-    """The end of a log: when it was last written (seconds since the epoch), and its last lines."""
+    """The end of a log: when it was last written (seconds since the epoch, 0 if that is not known), its last lines."""
 
     path: Path
     written: float
@@ -72,6 +75,7 @@ class Evidence:
     own : the run's log.txt, in which each start has a line
     job : the log of the workflow's job, with everything that the run printed; None while it is empty, since Snakemake
         makes it before the job runs
+    now : when it was found out, in seconds since the epoch
     lock : inode of the lock file, or None where there is none
     """
 
@@ -81,6 +85,7 @@ class Evidence:
     saved: tuple[int, float] | None
     own: Log | None
     job: Log | None
+    now: float
     lock: int | None
 
     @property
@@ -95,14 +100,15 @@ class Evidence:
 
     @cached_property
     def start(self) -> tuple[str, float, int] | None:
-        """The last start's spec digest, time, and the round that it started from."""
+        """The last start's spec digest, time (infinite if it is not known), and the round that it started from."""
         lines = self.own.lines if self.own else ()
         for index in range(len(lines) - 1, -1, -1):
             stamp = STAMP.match(lines[index])
             began = stamp and STARTED.match(lines[index], stamp.end())
             if began:
                 before = CONTINUED.search(lines[index - 1]) if index else None
-                when = time.mktime(time.strptime(stamp[0].strip(), "%Y-%m-%d %H:%M:%S"))
+                when = _seconds(*stamp.groups())
+                when = when if when <= self.now + CLOCK_SECONDS else float("inf")
                 return began[1], when, int(before[1]) if before else 0
         return None
 
@@ -123,8 +129,18 @@ class Evidence:
         return (progress[1] - start[1]) / (progress[0] - start[2])
 
 
-def gather(folder: Path, checkpoint: Path, job_log: Path) -> Evidence:
-    """Look at a run's folder, its checkpoints, their lock and the log of its job; any of them may be missing."""
+def _seconds(local: str, offset: str | None) -> float:
+    """A stamp as seconds since the epoch; one without an offset (older versions wrote none) is of this time zone."""
+    if offset is None:
+        return time.mktime(time.strptime(local, "%Y-%m-%d %H:%M:%S"))
+    return datetime.strptime(local + offset, "%Y-%m-%d %H:%M:%S%z").timestamp()
+
+
+def gather(folder: Path, checkpoint: Path, job_log: Path, now: float) -> Evidence:
+    """Look at a run's folder, its checkpoints, their lock and the log of its job; any of them may be missing.
+
+    Files that are dated later than `now` (seconds since the epoch) say nothing about when they were written.
+    """
     files, saves = _files(folder), _files(checkpoint)
     summary = damaged = None
     if "summary.json" in files:
@@ -135,15 +151,18 @@ def gather(folder: Path, checkpoint: Path, job_log: Path) -> Evidence:
                 summary, damaged = None, f"{folder / absent[0]}: missing; run again"
         except FedbenchError as error:
             damaged = str(error)
-    rounds = [(int(match[1]), saves[name].st_mtime) for name in saves if (match := CHECKPOINT.fullmatch(name))]
+    rounds = [
+        (int(match[1]), _believed(saves[name].st_mtime, now)) for name in saves if (match := CHECKPOINT.fullmatch(name))
+    ]
     finished = summary is not None and not saves  # then its logs have nothing to add
     return Evidence(
         summary=summary,
         damaged=damaged,
         bytes=sum(status.st_size for part in (files, saves) for status in part.values()),
         saved=max(rounds, default=None),
-        own=None if finished or "log.txt" not in files else _log(folder / "log.txt"),
-        job=None if finished else _log(job_log),
+        own=None if finished or "log.txt" not in files else _log(folder / "log.txt", now),
+        job=None if finished else _log(job_log, now),
+        now=now,
         lock=_inode(f"{checkpoint}.lock"),
     )
 
@@ -161,7 +180,12 @@ def _files(folder: Path) -> dict[str, os.stat_result]:
     return found
 
 
-def _log(path: Path) -> Log | None:
+def _believed(written: float, now: float) -> float:
+    """A file's date; 0 if it is in the future."""
+    return written if written <= now + CLOCK_SECONDS else 0.0
+
+
+def _log(path: Path, now: float = float("inf")) -> Log | None:
     try:
         with open(path, "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
@@ -170,7 +194,7 @@ def _log(path: Path) -> Log | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     lines = tuple(line.strip() for line in text.splitlines() if line.strip())
-    return Log(path, status.st_mtime, lines) if lines else None
+    return Log(path, _believed(status.st_mtime, now), lines) if lines else None
 
 
 def last_words(path: Path) -> str | None:

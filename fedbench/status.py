@@ -68,7 +68,7 @@ def look(plan: Plan, cells: Iterable[Cell], checkpoints: Path, now: float | None
     logs = plan.paths.root / "logs/run"
     for cell in cells:
         folder = plan.paths.run(cell)
-        found[cell] = evidence = gather(folder, checkpoint_of(folder, checkpoints), logs / f"{cell.path}.log")
+        found[cell] = evidence = gather(folder, checkpoint_of(folder, checkpoints), logs / f"{cell.path}.log", now)
         if evidence.summary:
             seconds = evidence.summary.get("seconds", {}).get("wall")
             pace.add(cell, seconds, evidence.summary.get("rounds_done"))
@@ -129,7 +129,7 @@ def _state(
         return "resumable", log.last if log else "", path
     if log is None:
         return "missing", "", None
-    if "before the first round" in log.last:
+    if log.stopped and "after round" not in log.last:
         return "resumable", log.last, path
     if ended:
         return "missing", f"its {'results were' if log.complete else 'checkpoint was'} removed", path

@@ -83,12 +83,14 @@ def notes(statuses: Sequence[Status]) -> list[str]:
 
 
 def failures(jobs: Mapping[str, Path]) -> str:
-    """What failed: names, the last lines of their logs, and where these are.
+    """What failed: names, the last lines of their logs, and where these are; nothing if none did.
 
     Parameters
     ----------
     jobs : name -> log, which is missing or empty if a job never began
     """
+    if not jobs:  # the workflow itself was interrupted
+        return ""
     lines = [
         f"  {name}: {last_words(log) or 'never began, the reason stands above'} ({log})"
         for name, log in sorted(jobs.items())

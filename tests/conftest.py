@@ -1,6 +1,7 @@
 """Fixtures that several test folders use. Lying here also puts tests/ on the import path, for `support`."""
 
 import os
+import signal
 
 import pytest
 
@@ -22,3 +23,11 @@ def ragged(digits):
     from support import ragged_partition
 
     return ragged_partition(digits)
+
+
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C does what it does at a terminal, in this process and those that it starts, also where tests run behind."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

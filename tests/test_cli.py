@@ -194,7 +194,7 @@ def test_debug_keeps_the_traceback(fedbench):
         (Interrupted(7, "SIGTERM"), 75, "interrupted after round 7 (SIGTERM); start again to continue\n"),
         (Interrupted(-1, "SIGTERM"), 75, "interrupted before the first round (SIGTERM); start again to continue\n"),
         (OSError(28, "No space left on device"), 1, "error: [Errno 28] No space left on device\n"),
-        (KeyboardInterrupt(), 130, "\n"),
+        (KeyboardInterrupt(), 130, "\ninterrupted by Ctrl-C; start again to go on\n"),
     ],
 )
 def test_exit_statuses(fedbench, monkeypatch, error, status, message):

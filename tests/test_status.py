@@ -239,8 +239,14 @@ def test_a_run_whose_files_were_removed_is_missing(folders, last, detail, when):
     assert (status.state, status.detail) == ("missing", detail)
 
 
-def test_a_run_that_stopped_before_any_round_is_resumable(folders):
-    last = "interrupted before the first round (SIGTERM); start again to continue"
+@pytest.mark.parametrize(
+    "last",
+    [
+        "interrupted before the first round (SIGTERM); start again to continue",
+        "interrupted by Ctrl-C; start again to go on",
+    ],
+)
+def test_a_run_that_stopped_before_any_round_is_resumable(folders, last):
     folders.job_log(FLITE, last, when=NOW - 5)
     status = folders.status(FLITE)
     assert (status.state, status.detail, status.round) == ("resumable", last, 0)
@@ -270,6 +276,68 @@ def test_a_run_that_wrote_lately_is_running(folders):
     assert (status.state, status.round) == ("running", 40)
     assert status.detail == "last sign 20 s ago, no lock on this machine"
     assert status.seconds_left == pytest.approx(60 * 80 / 40, rel=0.05)
+
+
+@pytest.fixture
+def zone(monkeypatch):
+    """Move this process to another time zone."""
+
+    def move(name: str) -> None:
+        monkeypatch.setenv("TZ", name)
+        time.tzset()
+
+    yield move
+    monkeypatch.undo()
+    time.tzset()
+
+
+# As Asia/Tokyo, but without the need for a data base of zones.
+UTC, TOKYO = "UTC0", "JST-9"
+
+
+@pytest.mark.parametrize(("there", "here"), [(UTC, TOKYO), (TOKYO, UTC)])
+def test_a_run_looks_the_same_from_another_time_zone(folders, zone, there, here):
+    from fedbench.engine.rounds import Log
+
+    zone(there)
+    began = time.time()
+    path = folders.plan.paths.run(folders.cells[FLITE]) / "log.txt"
+    path.parent.mkdir(parents=True)
+    Log(path)(f"run {folders.digest(FLITE)} ({FLITE}) on cpu")
+    folders.checkpoint(FLITE, 30, began + 300)
+    zone(here)
+    status = folders.status(FLITE, began + 4000)
+    assert status.state == "resumable"
+    assert status.seconds_left == pytest.approx(70 * 300 / 30, rel=0.02)
+
+
+def test_a_stamp_without_an_offset_is_of_this_time_zone(folders, zone):
+    zone(TOKYO)
+    folders.started(FLITE, when=OLD - 300)
+    assert "+" not in (folders.plan.paths.run(folders.cells[FLITE]) / "log.txt").read_text()
+    folders.checkpoint(FLITE, 30)
+    assert folders.status(FLITE).seconds_left == pytest.approx(70 * 300 / 30, rel=0.01)
+
+
+def test_what_is_dated_in_the_future_is_not_believed(folders):
+    """Neither that a killed run is at work, nor its pace, nor that an old log is the newest."""
+    folders.started(FLITE, when=NOW + 40000)
+    folders.checkpoint(FLITE, 30, NOW + 40300)
+    folders.job_log(FLITE, f"{FLITE} round 30/100: loss 1", when=NOW + 40300)
+    folders.write(folders.checkpoint_folder(FLITE).with_name("seed0.lock"), "")
+    status = folders.status(FLITE)
+    assert (status.state, status.round, status.seconds_left) == ("resumable", 30, None)
+
+    folders.started(FEDAVG, when=NOW + 40000)
+    folders.job_log(FEDAVG, f"{FEDAVG} round 0/100: loss 1", when=OLD)
+    folders.write(folders.plan.paths.run(folders.cells[FEDAVG]) / "log.txt", "error: once upon a time\n", NOW + 9000)
+    assert folders.status(FEDAVG).detail.startswith("ended without a word after")
+
+
+def test_clocks_that_differ_by_seconds_are_believed(folders):
+    folders.job_log(FLITE, "preparing data set digits", when=NOW + 5)
+    status = folders.status(FLITE)
+    assert (status.state, status.detail) == ("running", "last sign 0 s ago, no lock on this machine")
 
 
 def test_long_rounds_are_given_more_time(folders):
@@ -414,6 +482,7 @@ def test_three_thousand_runs_take_little_more_than_reading_their_files(tmp_path)
 
 
 def test_failures_name_jobs_of_all_kinds(tmp_path):
+    assert failures({}) == ""
     (tmp_path / "a.log").write_text("loading\nerror: no such file\n")
     (tmp_path / "b.log").touch()
     jobs = {"run x/seed0": tmp_path / "b.log", "prepare x": tmp_path / "a.log", "base x/m": tmp_path / "missing.log"}

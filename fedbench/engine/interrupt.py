@@ -21,7 +21,7 @@ def moment(round_number: int) -> str:
 
 
 class StopRequest:
-    """Watches for SIGTERM and SIGUSR1 (what clusters send) and for a time limit.
+    """Watches for SIGTERM and SIGUSR1 (what clusters send), SIGINT (Ctrl-C), and for a time limit.
 
     Parameters
     ----------
@@ -31,10 +31,11 @@ class StopRequest:
     Notes
     -----
     The engine asks at every local step and throws away the unfinished round, so that it stops within
-    seconds and a resumed run repeats that round exactly.
+    seconds and a resumed run repeats that round exactly. Who presses Ctrl-C a second time does not want to wait
+    for that: it then does what it did before.
     """
 
-    SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
+    SIGNALS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
 
     def __init__(self, seconds: float | None = None):
         self.deadline = None if seconds is None else time.monotonic() + seconds
@@ -43,6 +44,8 @@ class StopRequest:
 
     def __enter__(self) -> StopRequest:
         for number in self.SIGNALS:
+            if number == signal.SIGINT and signal.getsignal(number) is signal.SIG_IGN:
+                continue  # started in the background by a script: Ctrl-C is meant for what runs in front
             self._previous[number] = signal.signal(number, self._receive)
         return self
 
@@ -52,6 +55,8 @@ class StopRequest:
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received = number
+        if number == signal.SIGINT:
+            signal.signal(number, self._previous[number])
 
     def reason(self) -> str | None:
         """Why to stop, or None."""

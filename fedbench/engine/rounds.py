@@ -66,13 +66,13 @@ def run(
     chunk : clients trained at once; None takes the task's rule
     overwrite : replace results or a checkpoint of another spec instead of refusing
     time_limit : seconds after which to stop at the last finished round
-    say : called with a line if another process is at work on this run, which is then waited for, or if a finished
-        run's tables are damaged
+    say : called with a line if another process is at work on this run, which is then waited for, if a finished
+        run's tables are damaged, or if the run diverges
 
     Raises
     ------
     Interrupted
-        After SIGTERM, SIGUSR1 or the time limit; the checkpoint holds all finished rounds.
+        After SIGTERM, SIGUSR1, Ctrl-C or the time limit; the checkpoint holds all finished rounds.
     FedbenchError
         If the folder belongs to another spec, has files of a run's names that no run made, cannot be written, or
         another process works on it beyond the time limit.
@@ -88,9 +88,12 @@ def run(
         log = Log(out / "log.txt")
         left = None if time_limit is None else time_limit - (time.monotonic() - began)
         with StopRequest(left) as stop:
-            Run(
+            this = Run(
                 spec, store, partition, base, out, checkpoint, device, threads, chunk, progress, overwrite, stop, log
-            ).go()
+            )
+            this.go()
+        if this.state.diverged_round is not None:
+            say(f"{out}: diverged in round {this.state.diverged_round}; the results end there and say so")
 
 
 def _is_complete(out: Path, wanted: dict[str, Any], overwrite: bool, say: Callable[[str], None]) -> bool:
@@ -122,7 +125,7 @@ class Log:
 
     def __call__(self, line: str) -> None:
         with writing_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {line}\n")
 
 
 class Run:

@@ -17,7 +17,9 @@ EXPLODING = {"model": "mlp", "rounds": 5, "participation": 0.67, "learning_rate"
 
 
 def test_diverged_run_is_a_result(tmp_path, digits, ragged):
-    outcome = run_cell(tmp_path, digits, ragged, make_spec(**EXPLODING))
+    said = []
+    outcome = run_cell(tmp_path, digits, ragged, make_spec(**EXPLODING), say=said.append)
+    assert said == [f"{tmp_path / 'run'}: diverged in round 1; the results end there and say so"]
     first, last = outcome.rounds[0], outcome.rounds[-1]
     assert len(outcome.rounds) == 2, "training stops where it diverged"
     assert (first["diverged"], last["diverged"]) == ("0", "1")
@@ -87,7 +89,7 @@ def test_stopping_before_any_round_is_said_in_words(tmp_path, digits, ragged):
     assert not (tmp_path / "checkpoint").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 def test_signals_are_requests_while_a_run_lasts(number):
     received = []
     before = signal.signal(number, lambda *_: received.append("outside"))
@@ -103,6 +105,24 @@ def test_signals_are_requests_while_a_run_lasts(number):
         signal.signal(number, before)
 
 
+def test_a_second_ctrl_c_is_no_request(ctrl_c):
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.reason() == "SIGINT"
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_that_a_script_keeps_from_its_background_jobs_is_no_request():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert stop.reason() is None
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 CONFIG = """
 name: stopping
 training: {rounds: 3, local_steps: 600, batch_size: 8, learning_rate: 0.05, momentum: 0.9}
@@ -116,7 +136,8 @@ experiments:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")
-def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path, number, ctrl_c):
     """Also: while the process lives, a second one on the same folder waits, and gives up when its time is over."""
     (tmp_path / "config.yaml").write_text(CONFIG)
 
@@ -143,15 +164,17 @@ def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path):
         process.send_signal(signal.SIGSTOP)  # so that it cannot end before the second one has tried
         with pytest.raises(FedbenchError, match="another process is still making it; start again later"):
             runner.invoke(cli, [*arguments(resumed), "--time-limit", "0.01"], obj={}, catch_exceptions=False)
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(number)
         process.send_signal(signal.SIGCONT)
         _, errors = process.communicate(timeout=600)
     finally:
         process.kill()
     assert process.returncode == 75, errors
-    assert "interrupted after round 0 (SIGTERM)" in errors, "it did not finish the round that it was in"
+    name = signal.Signals(number).name
+    assert f"interrupted after round 0 ({name})" in errors, "it did not finish the round that it was in"
     assert "Traceback" not in errors
     assert [path.name for path in resumed.iterdir()] == ["log.txt"]
+    assert (resumed / "log.txt").read_text().endswith(f" stopped after round 0 ({name})\n")
 
     assert runner.invoke(cli, arguments(resumed), obj={}, catch_exceptions=False).exit_code == 0
     for name in ("rounds.csv", "clients.csv"):

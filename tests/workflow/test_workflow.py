@@ -5,8 +5,10 @@ All tests share one finished run, so they stay in one process (``xdist_group``).
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -15,6 +17,7 @@ import pytest
 from fedbench.config import load
 from fedbench.io import read_json
 from fedbench.plan import Plan
+from fedbench.status import look
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ROOT / "workflow/configs/smoke.yaml"
@@ -239,3 +242,49 @@ def test_slurm_resources_follow_the_model_and_a_sites_settings(tmp_path):
         ]
     assert {(minutes, mine) for _, minutes, mine in runs["ours"]} == {(240, False)}
     assert set(runs["site"]) == {("tiny-vit", 7, True), ("tiny-resnet", 9, True)}
+
+
+CTRL_C = """
+name: ctrl-c
+results: results
+training: {rounds: 1000, local_steps: 600, batch_size: 8, learning_rate: 0.05}
+datasets: {digits: {source: digits}}
+partitions: {even: {scheme: iid, clients: 4}}
+models: {mlp: {backbone: mlp}}
+methods: {fedavg: {method: fedavg}}
+experiments:
+  only: {title: Only, cells: [{dataset: digits, partition: even, model: mlp, method: fedavg}]}
+"""
+
+
+def test_ctrl_c_saves_what_is_at_work_and_says_so(tmp_path, monkeypatch, ctrl_c):
+    """It goes to Snakemake and all that it has started."""
+    config = tmp_path / "ctrl-c.yaml"
+    config.write_text(CTRL_C)
+    log = tmp_path / "results/logs/run/digits/even/mlp/fedavg/seed0.log"
+    command = [sys.executable, "-m", "snakemake", "--snakefile", ROOT / "Snakefile", "--configfile", config]
+    process = subprocess.Popen(
+        [*command, "--directory", tmp_path, "--cores", "1"],
+        env={**os.environ, "FEDBENCH_DEVICE": "cpu"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        while process.poll() is None and not (log.exists() and " round 0/" in log.read_text()):
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGINT)
+        _, errors = process.communicate(timeout=600)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 1
+    assert "Terminating processes on user request" in errors
+    assert " failed (fedbench status shows all runs)" not in errors
+    last = r"interrupted after round \d+ \(SIGINT\); start again to continue"
+    assert re.fullmatch(last, log.read_text().splitlines()[-1])
+    monkeypatch.chdir(tmp_path)
+    (status,) = look(Plan(load([config])), Plan(load([config])).cells, Path("checkpoints"))
+    assert status.state == "resumable"
+    assert re.match(r"(stopped|interrupted) after round \d+ \(SIGINT\)", status.detail)
