@@ -30,6 +30,9 @@ REQUIRED = {
     "gates": ("client", "block", "site", "value"),
 }
 
+# Columns of these files that hold names.
+NAMES = ("domain", "site")
+
 AGAIN = "delete the run's folder and run it again"
 
 
@@ -258,7 +261,8 @@ def _read_summary(folder: Path) -> dict[str, Any] | None:
 
 
 def _read_csv(path: Path, required: tuple[str, ...]) -> pd.DataFrame:
-    frame = pd.read_csv(path)
+    # Names are text, whatever they look like: a domain may be called NA, null, 1 or 01.
+    frame = pd.read_csv(path, converters=dict.fromkeys(NAMES, str))
     absent = [column for column in required if column not in frame.columns]
     if absent:
         raise FedbenchError(f"{path}: no column {', '.join(absent)}; another version wrote it: {AGAIN}")
