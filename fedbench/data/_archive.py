@@ -17,7 +17,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from fedbench.data._folder import Folder
 from fedbench.data._tree import IMAGE_BYTES, Tree, hidden
@@ -60,6 +60,10 @@ class _Zip(Tree):
             raise _special(self.path, name)
         if info.flag_bits & 1:
             raise FedbenchError(f"{self.path}: {name} is encrypted; pack the archive again without a password")
+        # With other methods, the zip module inflates all that a few bytes hold at once, however much that is.
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            method = zipfile.compressor_names.get(info.compress_type, info.compress_type)
+            raise FedbenchError(f"{self.path}: {name} is compressed by {method}; pack the archive again with deflate")
         if info.is_dir():
             self.folders.add(name)
         else:
@@ -70,15 +74,9 @@ class _Zip(Tree):
             info = self._members[name]
             self._check_size(name, info.file_size, most)
             with self._undamaged(name), self._archive.open(info) as file:
-                data = b"".join(self._chunks(file, info))
+                # In pieces: as much as is asked for at once is inflated, and only then cut to the declared size.
+                data = b"".join(iter(lambda: file.read(CHUNK), b""))
             yield name, data
-
-    def _chunks(self, file: BinaryIO, info: zipfile.ZipInfo) -> Iterator[bytes]:
-        # The zip module inflates as many bytes as it was asked for at once, then cuts them to the declared size; with
-        # these two methods it is even as many compressed bytes, which may inflate to twenty thousand times as many.
-        bounded = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-        while chunk := file.read(CHUNK if bounded else 4096):
-            yield chunk
 
     def close(self) -> None:
         self._archive.close()

@@ -19,7 +19,8 @@ def lines(meta: Mapping[str, Any]) -> Iterator[str]:
     if "layout" in source:
         yield f"layout {source['layout']}"
     width = "x".join(map(str, reversed(meta["shape"][1:])))
-    yield f"{sum(counts['classes']):,} images of {width} pixels, {meta['classes']} classes: {_names(meta['class_names'])}"
+    yield f"{sum(counts['classes']):,} images of {width} pixels"
+    yield f"{meta['classes']} classes: {_names(meta['class_names'])}"
     if len(meta["domain_names"]) > 1:
         sizes = [f"{name} ({size:,})" for name, size in zip(meta["domain_names"], counts["domains"], strict=True)]
         yield f"{len(sizes)} domains: {_names(sizes)}"
@@ -32,7 +33,8 @@ def lines(meta: Mapping[str, Any]) -> Iterator[str]:
         yield f"warning: {meta['duplicates']:,} test images equal a training image, pixel by pixel"
     if source.get("left_out"):
         endings = [f"{count:,} {ending}" for ending, count in source["left_out"].items()]
-        yield f"left out: {sum(source['left_out'].values()):,} files that are no images of this layout ({_names(endings)})"
+        total = sum(source["left_out"].values())
+        yield f"left out: {total:,} files that are no images of this layout ({_names(endings)})"
     if source.get("repeated_links"):
         yield f"not read again: links to folders that are read already ({_names(source['repeated_links'])})"
     if source.get("transparent"):
