@@ -18,6 +18,8 @@ import numpy as np
 
 from fedbench.errors import FedbenchError
 
+ARRAY_BYTES = 4 << 30  # of one array in an NPZ: labels of half a billion samples
+
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
     """Write a file through a temporary neighbour, fsync and rename."""
@@ -221,6 +223,9 @@ def read_arrays(path: Path, *names: str) -> dict[str, np.ndarray]:
     """Read an NPZ that has (at least) the arrays `names`, without unpickling anything."""
     try:
         with np.load(path, allow_pickle=False) as file:
+            large = next((info for info in file.zip.infolist() if info.file_size > ARRAY_BYTES), None)
+            if large:
+                raise ValueError(f"{large.filename} has {large.file_size:,} bytes")
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise FedbenchError(
