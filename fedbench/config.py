@@ -49,6 +49,7 @@ KINDS: dict[str, tuple[type, str, Registry]] = {
     "channels": (ChannelEntry, "codec", CHANNELS),
     "methods": (MethodEntry, "method", METHODS),
 }
+CONFIG_BYTES = 8 << 20
 FIGURE = (FigureEntry, "figure", FIGURES)
 
 
@@ -208,7 +209,11 @@ def listed(value) -> list:
 def read(path: Path) -> dict[str, Any]:
     """Read one YAML file into plain data."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with open(path, "rb") as file:  # may be a pipe, so its size is known only once it is read
+            data = file.read(CONFIG_BYTES + 1)
+        if len(data) > CONFIG_BYTES:
+            raise FedbenchError(f"{path}: more than {CONFIG_BYTES:,} bytes, which no config has; check the path")
+        text = data.decode()
     except OSError as error:
         raise FedbenchError(f"{path}: cannot read this config: {error.strerror}") from None
     except UnicodeDecodeError as error:

@@ -19,6 +19,8 @@ from fedbench.errors import FedbenchError
 from fedbench.products import Product
 from fedbench.temporary import NEW, OLD, remove_leftovers, temporary_file, temporary_folder
 
+ARRAY_BYTES = 4 << 30  # of one array in an NPZ: labels of half a billion samples
+
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
     """Write a file through a temporary neighbour, fsync and rename."""
@@ -227,6 +229,9 @@ def read_arrays(path: Path, *names: str) -> dict[str, np.ndarray]:
     """Read an NPZ that has (at least) the arrays `names`, without unpickling anything."""
     try:
         with np.load(path, allow_pickle=False) as file:
+            large = next((info for info in file.zip.infolist() if info.file_size > ARRAY_BYTES), None)
+            if large:
+                raise ValueError(f"{large.filename} has {large.file_size:,} bytes")
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise FedbenchError(

@@ -14,6 +14,7 @@ from fedbench.errors import FedbenchError
 
 PREFIX = "tag:yaml.org,2002:"
 KINDS = ("str", "int", "float", "bool", "null", "seq", "map")
+VALUES = 1_000_000  # in one text
 SCIENTIFIC = re.compile(r"^[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$")
 
 
@@ -39,6 +40,10 @@ class _Loader(yaml.SafeLoader):
             key.tag = f"{PREFIX}str"
         return node
 
+    def construct_document(self, node):
+        _count(node, {})
+        return super().construct_document(node)
+
     def construct_object(self, node, deep=False):
         if isinstance(node, yaml.ScalarNode) and "\0" in node.value:
             raise ConstructorError(None, None, "text cannot have a NUL character", node.start_mark)
@@ -58,6 +63,19 @@ _Loader.yaml_implicit_resolvers = {
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _Loader.add_implicit_resolver(f"{PREFIX}float", SCIENTIFIC, list("-+0123456789"))
+
+
+def _count(node: yaml.Node, known: dict[yaml.Node, int]) -> int:
+    """How many values a node stands for, with those of the aliases in it; refused where few lines make millions."""
+    if node in known:
+        return known[node]
+    known[node] = 0  # in case it is inside of itself, which is refused elsewhere
+    parts = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
+    count = 1 + (0 if isinstance(node, yaml.ScalarNode) else sum(_count(part, known) for part in parts))
+    if count > VALUES:
+        raise ConstructorError(None, None, f"more than {VALUES:,} values, counting each alias", node.start_mark)
+    known[node] = count
+    return count
 
 
 def plain_yaml(text: str, where: Path | str) -> Any:

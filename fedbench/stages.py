@@ -32,11 +32,14 @@ class Workspace:
 
     def prepare(self, spec: RunSpec) -> Any:
         """Prepare a data set afresh; returns the store."""
+        from fedbench.data._summary import lines
         from fedbench.data.base import prepare
 
         folder = self.plan.paths.data(spec.cell.dataset)
         self.say(f"preparing data set {spec.cell.dataset} -> {folder}")
         self.opened[spec.cell.dataset] = store = prepare(spec.dataset, folder, self.data_root)
+        for line in lines(store.meta):
+            self.say(f"  {line}")
         return store
 
     def store(self, spec: RunSpec) -> Any:

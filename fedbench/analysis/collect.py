@@ -31,6 +31,9 @@ REQUIRED = {
     "gates": ("client", "block", "site", "value"),
 }
 
+# Columns of these files that hold names.
+NAMES = ("domain", "site")
+
 AGAIN = "delete the run's folder and run it again"
 
 
@@ -262,7 +265,11 @@ def _read_summary(folder: Path) -> dict[str, Any] | None:
 
 
 def _read_csv(path: Path, required: tuple[str, ...]) -> pd.DataFrame:
-    frame = pd.read_csv(path)
+    numbers = [column for column in pd.read_csv(path, nrows=0).columns if column not in NAMES]
+    # Names are text, whatever they look like: a domain may be called NA, null, 1 or 01. Of numbers, only an empty field
+    # is missing.
+    empty = {column: [""] for column in numbers}
+    frame = pd.read_csv(path, dtype=dict.fromkeys(NAMES, str), keep_default_na=False, na_values=empty)
     absent = [column for column in required if column not in frame.columns]
     if absent:
         raise FedbenchError(f"{path}: no column {', '.join(absent)}; another version wrote it: {AGAIN}")

@@ -36,6 +36,7 @@ def load_cifar(name: str, options: CifarOptions, data_root: Path, allocate: Allo
 
     reader = getattr(torchvision.datasets, name)
     with _official_files(reader, options, data_root) as root:
+        _check_files(reader, root / reader.base_folder)
         try:
             parts = [reader(root, train=train) for train in (True, False)]
         except (RuntimeError, OSError) as error:
@@ -48,6 +49,22 @@ def load_cifar(name: str, options: CifarOptions, data_root: Path, allocate: Allo
     labels = np.concatenate([np.asarray(part.targets, dtype=np.int64) for part in parts])
     splits = np.repeat(np.array([TRAIN, TEST], dtype=np.uint8), [len(part.data) for part in parts])
     return RawData(images, labels, tuple(parts[0].classes), splits=splits)
+
+
+def _check_files(reader, folder: Path) -> None:
+    """Name the file that is not the official one; torchvision only says to download, though something is there."""
+    from torchvision.datasets.utils import check_integrity
+
+    files = [*reader.train_list, *reader.test_list, (reader.meta["filename"], reader.meta["md5"])]
+    for name, md5 in files:
+        if not (folder / name).is_file():
+            raise FedbenchError(f"{folder / name}: no such file; put all of {reader.filename} there")
+        try:
+            official = check_integrity(str(folder / name), md5)
+        except OSError as error:
+            raise FedbenchError(f"{folder / name}: cannot read: {error.strerror}") from None
+        if not official:
+            raise FedbenchError(f"{folder / name}: not the official file (MD5 differs); unpack {reader.filename} again")
 
 
 @contextmanager

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import PurePosixPath
 
 import numpy as np
 
-from fedbench.data._archive import Tree
+from fedbench.data._decode import formats
 from fedbench.data._layouts import Item, check_twice, match_list
+from fedbench.data._tree import TEXT_BYTES, Tree
 from fedbench.data.base import TEST, TRAIN
 from fedbench.errors import FedbenchError
 
 ANNOTATIONS = "val/val_annotations.txt"
+CLASSES = "wnids.txt"
+PARTS = {"train": r"((?:.*/)?)train/[^/]+/images/[^/]+", "val": r"((?:.*/)?)val/images/[^/]+"}
 
 
 def list_files(tree: Tree, folder: str | None) -> list[str]:
@@ -21,6 +25,16 @@ def list_files(tree: Tree, folder: str | None) -> list[str]:
     if folder is not None:
         found = [name for name in found if PurePosixPath(name).parent.as_posix().endswith(folder.strip("/"))]
     return found
+
+
+def has_lists(tree: Tree) -> bool:
+    """Whether files that are named like lists are lists: one of them is empty or starts with the path of an image."""
+    ending = re.compile("|".join(rf"{re.escape(suffix)}(\s|$)" for suffix in formats()), re.IGNORECASE)
+    for _, data in tree.read(list_files(tree, None), TEXT_BYTES):
+        lines = data[: 1 << 16].decode("utf-8-sig", errors="replace").strip().splitlines()
+        if not lines or ending.search(lines[0]):
+            return True
+    return False
 
 
 def domain_lists(tree: Tree, folder: str | None) -> list[Item]:
@@ -33,13 +47,15 @@ def domain_lists(tree: Tree, folder: str | None) -> list[Item]:
     if len(folders) > 1:
         raise FedbenchError(f"{tree.path}: list files in several folders ({', '.join(folders)}); choose with 'lists'")
     known, rows = set(tree.files), []
-    for name in files:
+    for name, text in sorted(tree.read_texts(files).items()):
         match = match_list(name)
         split = TRAIN if match["split"] == "train" else TEST
-        for number, line in enumerate(tree.read_text(name).splitlines(), start=1):
+        if not text.strip():
+            raise FedbenchError(f"{tree.path}: {name}: this list is empty; fetch it again or remove it")
+        for number, line in enumerate(text.splitlines(), start=1):
             if line.strip():
                 path, _, label = line.strip().rpartition(" ")
-                if not path or not label.isdigit():
+                if not path or not re.fullmatch("[0-9]{1,18}", label):
                     raise FedbenchError(f"{tree.path}: {name}, line {number}: expected 'path label', got {line!r}")
                 rows.append((f"{name}, line {number}", path.strip(), int(label), match["domain"], split))
     root = _list_root(known, rows, folders[0])
@@ -47,9 +63,8 @@ def domain_lists(tree: Tree, folder: str | None) -> list[Item]:
         if root + path not in known:
             raise FedbenchError(f"{tree.path}: {place}: no image {path}; add it or remove the line")
     check_twice(tree, [root + path for _, path, *_ in rows])
-    names = _class_names(tree, [(path, label) for _, path, label, *_ in rows])
-    items = [Item(root + path, names[label], domain, split) for _, path, label, domain, split in rows]
-    return sorted(items, key=lambda item: (item.split, item.path))
+    names = _class_names(tree, [(place, path, label) for place, path, label, *_ in rows])
+    return [Item(root + path, names[label], domain, split) for _, path, label, domain, split in rows]
 
 
 def _list_root(known: set[str], rows: list[tuple], folder: str) -> str:
@@ -62,41 +77,57 @@ def _list_root(known: set[str], rows: list[tuple], folder: str) -> str:
     return ""
 
 
-def _class_names(tree: Tree, rows: list[tuple[str, int]]) -> dict[int, str]:
+def _class_names(tree: Tree, rows: list[tuple[str, str, int]]) -> dict[int, str]:
     """Name classes by their images' folder where that is one to one, else by their zero-padded number."""
-    labels = sorted({label for _, label in rows})
-    if labels != list(range(len(labels))):
-        missing = min(set(range(labels[-1])) - set(labels)) if labels else 0
-        raise FedbenchError(f"{tree.path}: no image has label {missing}; labels must be 0 to the number of classes - 1")
+    folders: dict[int, set[str]] = {}
+    for _, path, label in rows:
+        folders.setdefault(label, set()).add(PurePosixPath(path).parent.name)
+    labels = sorted(folders)
+    gap = next((number for number, label in enumerate(labels) if number != label), None)
+    if gap is not None:
+        place = next(place for place, _, label in rows if label == labels[gap])
+        raise FedbenchError(
+            f"{tree.path}: {place}: label {labels[gap]}, but no image has label {gap}; labels must be 0 to the number "
+            "of classes - 1"
+        )
     digits = len(str(labels[-1]))
-    folders = {label: {PurePosixPath(path).parent.name for path, own in rows if own == label} for label in labels}
     single = {label: next(iter(names)) for label, names in folders.items() if len(names) == 1 and "" not in names}
     if len(set(single.values())) == len(labels):
         return single
     return {label: f"{label:0{digits}d}" for label in labels}
 
 
-def tiny_imagenet_root(tree: Tree) -> str | None:
+def tiny_imagenet_root(tree: Tree, images: list[str]) -> str | None:
     """Where Tiny-ImageNet's own layout starts in a tree, or None if it is not there."""
     found = [name for name in tree.files if name == ANNOTATIONS or name.endswith(f"/{ANNOTATIONS}")]
-    return found[0].removesuffix(ANNOTATIONS) if found else None
+    if len(found) > 1:
+        raise FedbenchError(f"{tree.path}: Tiny-ImageNet is here twice ({found[0]}, {found[1]}); remove one of them")
+    if found:
+        return found[0].removesuffix(ANNOTATIONS)
+    parts = {
+        part: {match[1] for name in images if (match := re.fullmatch(pattern, name))} for part, pattern in PARTS.items()
+    }
+    halves = sorted(parts["train"] & parts["val"])
+    if halves:
+        raise FedbenchError(
+            f"{tree.path}: no {halves[0]}{ANNOTATIONS}, which says the classes of Tiny-ImageNet's val/images/; "
+            "fetch the data set again"
+        )
+    return None
 
 
 def tiny_imagenet(tree: Tree, images: list[str]) -> list[Item]:
     """Read ``train/<wnid>/images/*.JPEG``, and ``val/images/*.JPEG`` as the test split (test/ has no labels)."""
-    root = tiny_imagenet_root(tree)
+    root = tiny_imagenet_root(tree, images)
     if root is None:
         raise FedbenchError(f"{tree.path}: no {ANNOTATIONS}, so this is not Tiny-ImageNet's own layout")
-    labels = {}
-    for number, line in enumerate(tree.read_text(root + ANNOTATIONS).splitlines(), start=1):
-        columns = line.split()
-        if len(columns) < 2:
-            raise FedbenchError(f"{tree.path}: {ANNOTATIONS}, line {number}: expected a file name and a class")
-        labels[f"{root}val/images/{columns[0]}"] = columns[1]
+    labels = _annotations(tree, root)
     items = []
     for name in images:
         parts = PurePosixPath(name.removeprefix(root)).parts
-        if parts[0] == "train" and len(parts) == 4 and parts[2] == "images":
+        if parts[0] == "train":
+            if len(parts) != 4 or parts[2] != "images":
+                raise FedbenchError(f"{tree.path}: {name} is not in train/<class>/images/; move or remove it")
             items.append(Item(name, parts[1], split=TRAIN))
         elif parts[0] == "val":
             if name not in labels:
@@ -105,7 +136,41 @@ def tiny_imagenet(tree: Tree, images: list[str]) -> list[Item]:
     absent = sorted(set(labels) - set(images))
     if absent:
         raise FedbenchError(f"{tree.path}: {absent[0]} is in {ANNOTATIONS} but not here; fetch the data set again")
-    return sorted(items, key=lambda item: (item.split, item.path))
+    _check_classes(tree, root, {item.label for item in items if item.split == TRAIN})
+    return items
+
+
+def _annotations(tree: Tree, root: str) -> dict[str, str]:
+    """The class of each validation image, by the image's name in the tree."""
+    labels: dict[str, str] = {}
+    for number, line in enumerate(tree.read_text(root + ANNOTATIONS).splitlines(), start=1):
+        columns = line.split()
+        if not columns:
+            continue
+        if len(columns) < 2:
+            raise FedbenchError(f"{tree.path}: {ANNOTATIONS}, line {number}: expected a file name and a class")
+        name = f"{root}val/images/{columns[0]}"
+        if name in labels:
+            raise FedbenchError(
+                f"{tree.path}: {ANNOTATIONS}, line {number}: {columns[0]} is annotated twice ({labels[name]}, "
+                f"{columns[1]}); keep one line"
+            )
+        labels[name] = columns[1]
+    return labels
+
+
+def _check_classes(tree: Tree, root: str, trained: set[str]) -> None:
+    """No class that the data set names may be without training images: those are an interrupted copy."""
+    named = {name.removeprefix(f"{root}train/") for name in tree.folders if name.startswith(f"{root}train/")}
+    named = {name for name in named if "/" not in name}
+    if root + CLASSES in tree.files:
+        named |= set(tree.read_text(root + CLASSES).split())
+    missing = sorted(named - trained)
+    if missing:
+        raise FedbenchError(
+            f"{tree.path}: class {missing[0]} has no images in {root}train/{missing[0]}/images/; "
+            "fetch the data set again"
+        )
 
 
 def client_table(tree: Tree, name: str, items: list[Item]) -> tuple[np.ndarray, list[str]]:

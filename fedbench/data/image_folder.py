@@ -31,8 +31,9 @@ class ImageFolderOptions:
         "lists",
         "tiny-imagenet",
     ] = "auto"
-    """What the folders above an image mean (split: train, test, val). `lists` reads `path label` lines from files
-    `{domain}_train.txt` and `{domain}_test.txt`; `tiny-imagenet` reads that data set as it is published."""
+    """What the folders above an image mean (split: a name with train, test or val in it). `lists` reads `path label`
+    lines from files `{domain}_train.txt` and `{domain}_test.txt`; `tiny-imagenet` reads that data set as it is
+    published."""
     lists: str | None = None
     """Folder of the list files, where there are several (DomainNet: splits or splits_mini)."""
     color: Literal["rgb", "gray"] = "rgb"
@@ -52,7 +53,7 @@ class ImageFolder:
         """Read names, then pixels; samples are sorted by split and path."""
         from fedbench.data._archive import open_tree
         from fedbench.data._decode import decode_all
-        from fedbench.data._layouts import lay_out
+        from fedbench.data._layouts import lay_out, left_out
         from fedbench.data._listings import client_table
 
         with open_tree(data_root / options.path) as tree:
@@ -63,7 +64,10 @@ class ImageFolder:
                 groups, meta["clients"] = client_table(tree, options.clients, items)
             class_names = sorted({item.label for item in items})
             domain_names = sorted({item.domain for item in items})
-            images = decode_all(tree, [item.path for item in items], options.size, options.color, allocate)
+            meta["left_out"], meta["repeated_links"] = left_out(tree, items), tree.repeated
+            images, meta["transparent"] = decode_all(
+                tree, [item.path for item in items], options.size, options.color, allocate
+            )
         return RawData(
             images=images,
             labels=_codes([item.label for item in items], class_names),

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from fedbench.models.classifier import Classifier
 
 TRAINABLE = "trainable"
+WEIGHTS_BYTES = 16 << 30  # of one file
+# Without those of 8 bits and fewer, which torch stores but does not compute with.
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+DTYPES = (*FLOATS, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 @dataclass(frozen=True)
@@ -89,8 +93,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     Raises
     ------
     FedbenchError
-        If the file is missing, unreadable, damaged, of another kind (pickled weights are not read), or has values
-        that are not finite.
+        If the file is missing, unreadable, damaged, larger than any model here, of another kind (pickled weights are
+        not read), or has values that are not finite or of a type that models do not compute with.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -98,6 +102,11 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     path = Path(path)
     if not path.is_file():
         raise FedbenchError(f"{path}: no such weights file; check the path")
+    size = path.stat().st_size
+    if size > WEIGHTS_BYTES:
+        raise FedbenchError(
+            f"{path}: {size:,} bytes, but at most {WEIGHTS_BYTES:,} of weights are read; use a file made for this model"
+        )
     try:
         weights = load_file(path)
     except OSError as error:
@@ -106,12 +115,20 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise FedbenchError(
             f"{path}: not a whole safetensors file ({error}); only safetensors is read, fetch or convert it again"
         ) from None
-    broken = next((name for name, leaf in weights.items() if not leaf.isfinite().all()), None)
+    packed = next((name for name, leaf in weights.items() if leaf.dtype not in DTYPES), None)
+    if packed:
+        raise FedbenchError(f"{path}: {packed} is {weights[packed].dtype}; convert it to 16 or 32 bits")
+    broken = next((name for name, leaf in weights.items() if not _finite(leaf)), None)
     if broken:
         raise FedbenchError(
             f"{path}: {broken} has values that are not finite; use weights of a run that did not diverge"
         )
     return weights
+
+
+def _finite(leaf: Tensor) -> bool:
+    """Whether all values are finite, looked at in pieces: the answer takes no memory of the tensor's size."""
+    return all(piece.isfinite().all() for piece in leaf.flatten().split(1 << 24))
 
 
 def read_metadata(path: Path) -> dict[str, str]:

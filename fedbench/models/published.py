@@ -82,11 +82,9 @@ def load_file(
     """
     path = Path(data_root) / base.path
     weights = read_weights(path)
-    record = {
-        "weights": base.path,
-        "weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
-        "raw": raw.record([path]),
-    }
+    with open(path, "rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    record = {"weights": base.path, "weights_sha256": sha256, "raw": raw.record([path])}
     if any(name.startswith("trunk.") for name in weights):
         if all(name in weights for name in HEAD) and weights[HEAD[0]].shape != classifier.head.weight.shape:
             own = classifier.state_dict()

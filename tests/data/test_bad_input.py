@@ -157,9 +157,8 @@ def test_zip_member_with_wrong_checksum(builder, refused):
 
 def pack(kind: str, files: dict[str, bytes]) -> bytes:
     packed = io.BytesIO()
-    if kind.startswith("zip"):
-        method = {"zip": zipfile.ZIP_DEFLATED, "zip-bz2": zipfile.ZIP_BZIP2, "zip-lzma": zipfile.ZIP_LZMA}[kind]
-        with zipfile.ZipFile(packed, "w", method) as archive:
+    if kind == "zip":
+        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, data in files.items():
                 archive.writestr(name, data)
     else:
@@ -171,7 +170,7 @@ def pack(kind: str, files: dict[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-@pytest.mark.parametrize("kind", ["zip", "zip-bz2", "zip-lzma", "tar", "tar-gz", "tar-bz2", "tar-xz"])
+@pytest.mark.parametrize("kind", ["zip", "tar", "tar-gz", "tar-bz2", "tar-xz"])
 def test_any_damaged_byte_is_one_line_or_harmless(tmp_path, kind):
     files = {f"train/ä{name}/0.txt": bytes(range(name, name + 60)) for name in (1, 2)}
     whole, path, draw = pack(kind, files), tmp_path / "archive", random.Random(0)

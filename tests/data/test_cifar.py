@@ -60,10 +60,23 @@ def test_changed_files_are_never_unpickled(official, tmp_path):
             return (open, (str(trap), "w"))
 
     (official / "data_batch_2").write_bytes(pickle.dumps(Trap()))
-    with pytest.raises(FedbenchError, match="cannot read CIFAR10"):
+    with pytest.raises(
+        FedbenchError,
+        match=r"data_batch_2: not the official file \(MD5 differs\); unpack cifar-10-python\.tar\.gz again",
+    ):
         cifar(official.parent, tmp_path / "out")
     assert not trap.exists()
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["data_batch_3", "test_batch", "batches.meta"])
+def test_missing_and_cut_files_are_named(official, tmp_path, name):
+    (official / name).write_bytes((official / name).read_bytes()[:-5])
+    with pytest.raises(FedbenchError, match=rf"{name}: not the official file"):
+        cifar(official.parent, tmp_path / "out")
+    (official / name).unlink()
+    with pytest.raises(FedbenchError, match=rf"{name}: no such file; put all of cifar-10-python\.tar\.gz there"):
+        cifar(official.parent, tmp_path / "out")
 
 
 def test_official_archive_is_unpacked_for_reading_only(official, tmp_path, monkeypatch):
