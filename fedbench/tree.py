@@ -62,8 +62,23 @@ def zeros_like(tree: Tree) -> Tree:
 
 
 def weighted_mean(stacked: Tree, weights: Tensor) -> Tree:
-    """Mean over the client axis with `weights` [K], which sum to one."""
-    return {name: torch.tensordot(weights.to(leaf), leaf, dims=1) for name, leaf in stacked.items()}
+    """Mean over the client axis with `weights` [K], which sum to one; finite where all clients' values are."""
+    return {name: _mean(leaf, weights) for name, leaf in stacked.items()}
+
+
+def _mean(leaf: Tensor, weights: Tensor) -> Tensor:
+    mean = torch.tensordot(weights.to(leaf), leaf, dims=1)
+    if mean.isfinite().all():
+        return mean
+    # Rounded weights may sum to a little more than one, which is too much for values near the largest number.
+    exact = torch.tensordot(weights.to(leaf.device, torch.float64), leaf.double(), dims=1)
+    return torch.where(exact.isfinite(), within_range(exact, leaf.dtype), mean)
+
+
+def within_range(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Round to `dtype`; what exceeds its largest finite number becomes that number."""
+    limit = torch.finfo(dtype).max
+    return values.clamp(-limit, limit).to(dtype)
 
 
 def squared_norms(stacked: Tree) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fedbench.channels._values import require_finite
 from fedbench.channels.base import Channel, Delivery, Streams
 from fedbench.tree import add, subtract, weighted_mean, zeros_like
 
@@ -36,6 +37,7 @@ class ErrorFeedback(Channel):
         self, messages: Tree, weights: Tensor, memory: Tree, server: Tree, streams: Streams
     ) -> tuple[Delivery, Tree]:
         wanted = add(messages, memory)
+        require_finite(wanted, "error feedback")  # two finite terms may have no finite sum
         delivered, sizes = self.inner.transmit(wanted, streams)
         residual = subtract(wanted, delivered)
         return Delivery(weighted_mean(delivered, weights), residual, sizes, [0] * len(sizes), sum(sizes)), server

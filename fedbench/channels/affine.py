@@ -23,11 +23,12 @@ from fedbench.channels.base import Channel
 from fedbench.lazy import torch
 from fedbench.options import options
 from fedbench.registry import CHANNELS
-from fedbench.tree import add, count, subtract, to_device, zeros_like
+from fedbench.tree import add, count, subtract, to_device, within_range, zeros_like
 
 if TYPE_CHECKING:
     from fedbench.tree import Tree
 
+LARGEST = float(np.finfo(np.float32).max)
 RANGE = np.dtype([("scale", "<f4"), ("zero", "<i4")])
 
 
@@ -63,7 +64,10 @@ class Affine(Channel):
 
     def pack(self, message: Tree, rng: np.random.Generator) -> bytes:
         require_finite(message, "affine")
-        values = flatten(add(message, self.reference) if self.reference else message, self.template).numpy()
+        if self.reference:
+            message = add(message, self.reference)
+            require_finite(message, "affine")  # two finite terms may have no finite sum
+        values = flatten(message, self.template).numpy()
         codes, ranges = np.empty(len(values), np.uint8), []
         for part, rows in self._parts():
             block = values[part].reshape(rows, -1)
@@ -83,11 +87,15 @@ class Affine(Channel):
         values, first = np.empty(size, np.float32), 0
         for part, rows in parts:
             here = ranges[first : first + rows]
-            block = codes[part].reshape(rows, -1).astype(np.float32) - here["zero"][:, None].astype(np.float32)
-            values[part] = (block * here["scale"][:, None]).reshape(-1)
+            # float64: half a step above the largest value there may be no float32
+            block = (codes[part].reshape(rows, -1) - here["zero"][:, None]) * here["scale"][:, None].astype(np.float64)
+            values[part] = np.clip(block, -LARGEST, LARGEST).reshape(-1)
             first += rows
         message = split(torch.from_numpy(values), self.template)
-        return subtract(message, {**zeros_like(message), **self.reference}) if self.reference else message
+        if not self.reference:
+            return message
+        change = subtract(message, {**zeros_like(message), **self.reference})
+        return {name: within_range(leaf, torch.float32) for name, leaf in change.items()}
 
     @property
     def _largest(self) -> int:

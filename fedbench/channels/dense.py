@@ -52,7 +52,7 @@ class Dense(Channel):
         if not torch.isfinite(rounded).all() and torch.isfinite(leaf).all():
             raise FedbenchError(
                 f"channel dense: a message value of {float(leaf.abs().max()):.3g} does not fit {self.options.dtype}; "
-                "use bf16 or fp32"
+                f"use {'bf16 or ' if self.options.dtype == 'fp16' else ''}fp32"
             )
         return rounded
 

@@ -22,7 +22,7 @@ from fedbench.channels.top_k import TopK, TopKOptions
 from fedbench.lazy import torch
 from fedbench.options import NonNegativeInt, PositiveFloat, PositiveFraction, ShareBelowOne, options
 from fedbench.registry import CHANNELS
-from fedbench.tree import add, squared_norms, weighted_mean, zeros_like
+from fedbench.tree import add, weighted_mean, zeros_like
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,6 +78,7 @@ class DeepGradientCompression(Channel):
             for name, leaf in self._clipped(messages).items()
         }
         wanted = add({name: memory[RESIDUAL + name] for name in messages}, velocity)
+        require_finite(wanted, "dgc")  # finite terms may have no finite sum
         codec = TopK(TopKOptions(density=self.density(int(new_server[ROUNDS]))), self.template)
         delivered, sizes = codec.transmit(wanted, streams)
         # what is sent is sent exactly; a zero among it is as good as not sent
@@ -89,10 +90,16 @@ class DeepGradientCompression(Channel):
     def _clipped(self, messages: Tree) -> Tree:
         if self.options.clip is None or not messages:
             return messages
-        norms = squared_norms(messages).sqrt()
+        # float64: a square may exceed float32's range, and an infinite norm would silence the client
+        norms = sum(
+            torch.linalg.vector_norm(leaf.reshape(len(leaf), -1), dim=1, dtype=torch.float64).square()
+            for leaf in messages.values()
+        ).sqrt()
         limit = self.options.clip / len(norms) ** 0.5
         factors = (limit / norms.clamp(min=limit)).clamp(max=1.0)
-        return {name: leaf * factors.view(-1, *[1] * (leaf.dim() - 1)) for name, leaf in messages.items()}
+        return {
+            name: leaf * factors.view(-1, *[1] * (leaf.dim() - 1)).to(leaf.dtype) for name, leaf in messages.items()
+        }
 
 
 def _prefixed(prefix: str, tree: Tree) -> Tree:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.channels._values import require_finite
 from fedbench.channels.base import Channel, Delivery, Streams, dense_bytes
+from fedbench.errors import FedbenchError
 from fedbench.lazy import torch
 from fedbench.options import PositiveInt, options
 from fedbench.randomness import stream
@@ -88,11 +89,14 @@ class PowerSGD(Channel):
         up, first, second = dense_bytes(whole) // clients, 0, 0
         for name, (rows, columns) in factored.items():
             wanted = (messages[name] + memory[name]).reshape(clients, rows, columns)
-            left = orthonormal(_mean(wanted @ server[f"right.{name}"], weights))
+            projected = _mean(wanted @ server[f"right.{name}"], weights)
+            _require_representable(name, wanted, projected)
+            left = orthonormal(projected)
             right = wanted.mT @ left  # [K, columns, rank], each client's own
             mean_right = _mean(right, weights)
             mean[name] = (left @ mean_right.T).view(self.template[name].shape)
             residual[name] = (wanted - left @ right.mT).view(messages[name].shape)
+            _require_representable(name, mean_right, mean[name], residual[name])
             new_server[f"right.{name}"] = mean_right
             first += dense_bytes({"": left})
             second += dense_bytes({"": mean_right})
@@ -113,6 +117,14 @@ def orthonormal(matrix: Tensor) -> Tensor:
     QR in float64: one column is then simply normalised, and dependent columns do no harm.
     """
     return torch.linalg.qr(matrix.double()).Q.to(matrix.dtype)
+
+
+def _require_representable(name: str, *values: Tensor) -> None:
+    if not all(value.isfinite().all() for value in values):
+        raise FedbenchError(
+            f"channel powersgd: message leaf {name!r} is so large that its factors exceed float32; "
+            "lower the learning rate"
+        )
 
 
 def _mean(stacked: Tensor, weights: Tensor) -> Tensor:

@@ -120,4 +120,6 @@ class QSGD(Channel):
         starts = np.cumsum(lengths) - lengths
         if self.options.norm == "largest":
             return np.maximum.reduceat(np.abs(values), starts).astype("<f4")
-        return np.sqrt(np.add.reduceat(values.astype(np.float64) ** 2, starts)).astype("<f4")
+        norms = np.sqrt(np.add.reduceat(values.astype(np.float64) ** 2, starts))
+        # any divisor that no magnitude exceeds makes the code right on average
+        return np.minimum(norms, np.finfo(np.float32).max).astype("<f4")

@@ -3,23 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
 from fedbench.errors import FedbenchError
+from fedbench.options import PositiveFloat, options
 from fedbench.partition.base import Pool
+
+# Beyond these a Dirichlet distribution cannot be told from its limit (one client takes all; equal shares), and the
+# generator's gamma variates leave the range of float64.
+SMALLEST_ALPHA, LARGEST_ALPHA = 1e-100, 1e100
+
+
+Counts = Literal["proportional", "multinomial"]
+
+
+@options
+class DirichletOptions:
+    """How each class is divided among clients."""
+
+    alpha: PositiveFloat
+    """Concentration: 0.1 is strong skew, 100 is close to iid."""
+    counts: Counts = "proportional"
+    """How shares of a class become numbers of samples: cut in proportion, at the floor of the cumulative shares, as
+    FL-bench and NIID-Bench do; or drawn sample by sample, so that small shares more often get none."""
 
 
 def deal_dirichlet(
-    labels: np.ndarray, samples: np.ndarray, clients: Sequence[int], alpha: float, rng: np.random.Generator
+    labels: np.ndarray,
+    samples: np.ndarray,
+    clients: Sequence[int],
+    options: DirichletOptions,
+    rng: np.random.Generator,
 ) -> np.ndarray:
-    """Deal samples class by class: q ~ Dir(alpha) over the clients, then multinomial counts.
+    """Deal samples class by class: q ~ Dir(alpha) over the clients, then counts by these shares.
 
     Parameters
     ----------
     labels : int64 [n], of the whole pool
     samples : int64 [m], positions in the pool to deal
     clients : who takes part
+    options : alpha, and what becomes of shares
 
     Returns
     -------
@@ -29,10 +54,19 @@ def deal_dirichlet(
     result = np.empty(len(samples), dtype=np.int64)
     for label in np.unique(labels[samples]):
         places = rng.permutation(np.flatnonzero(labels[samples] == label))
-        proportions = rng.dirichlet(np.full(len(clients), alpha))
-        counts = rng.multinomial(len(places), proportions / proportions.sum())
+        shares = rng.dirichlet(np.full(len(clients), np.clip(options.alpha, SMALLEST_ALPHA, LARGEST_ALPHA)))
+        if options.counts == "proportional":
+            counts = proportional(shares, len(places))
+        else:
+            counts = rng.multinomial(len(places), shares / shares.sum())
         result[places] = np.repeat(clients, counts)
     return result
+
+
+def proportional(shares: np.ndarray, samples: int) -> np.ndarray:
+    """Cut `samples` samples at the floor of the cumulative shares [K], which sum to one; returns counts, int64 [K]."""
+    cuts = np.floor(np.cumsum(shares)[:-1] * samples).astype(np.int64)
+    return np.diff(np.minimum(cuts, samples), prepend=0, append=samples)
 
 
 def deal_evenly(samples: int, clients: Sequence[int], rng: np.random.Generator) -> np.ndarray:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from fedbench.options import PositiveFloat, PositiveInt, options
-from fedbench.partition._dealing import clients_of_domains, deal_dirichlet
+from fedbench.partition._dealing import Counts, DirichletOptions, clients_of_domains, deal_dirichlet
 from fedbench.partition.base import Draw, Pool
 from fedbench.registry import PARTITION_SCHEMES
 
 
 @options
-class DomainDirichletOptions:
-    """Options of `domain-dirichlet`."""
+class DomainDirichletOptions(DirichletOptions):
+    """How each class of a domain is divided among the domain's clients."""
 
     alpha: PositiveFloat
     """Concentration of the label skew inside each domain."""
+    counts: Counts = "proportional"
+    """How shares become numbers of samples, as in `dirichlet`."""
     clients_per_domain: dict[str, PositiveInt] | None = None
     """Clients of each domain by its name; equally divided where not given."""
 
@@ -27,5 +29,5 @@ def domain_dirichlet(options: DomainDirichletOptions, pool: Pool, clients: int, 
     owner = np.empty(len(pool), dtype=np.int64)
     for number in np.unique(bound):
         samples = np.flatnonzero(pool.domains == number)
-        owner[samples] = deal_dirichlet(pool.labels, samples, np.flatnonzero(bound == number), options.alpha, rng)
+        owner[samples] = deal_dirichlet(pool.labels, samples, np.flatnonzero(bound == number), options, rng)
     return Draw(owner, domains=bound)

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedbench.options import PositiveFloat, options
-from fedbench.partition._dealing import deal_dirichlet
+from fedbench.partition._dealing import DirichletOptions, deal_dirichlet
 from fedbench.partition.base import Draw, Pool
 from fedbench.registry import PARTITION_SCHEMES
 
 
-@options
-class GlobalDirichletOptions:
-    """Options of `global-dirichlet`."""
-
-    alpha: PositiveFloat
-    """Concentration of the label skew."""
-
-
-@PARTITION_SCHEMES.register("global-dirichlet", GlobalDirichletOptions)
-def global_dirichlet(options: GlobalDirichletOptions, pool: Pool, clients: int, rng: np.random.Generator) -> Draw:
+@PARTITION_SCHEMES.register("global-dirichlet", DirichletOptions)
+def global_dirichlet(options: DirichletOptions, pool: Pool, clients: int, rng: np.random.Generator) -> Draw:
     """Domains are pooled, then each class is divided by Dir(alpha), so that clients mix domains."""
     pool.require_domains()
-    return Draw(deal_dirichlet(pool.labels, np.arange(len(pool)), range(clients), options.alpha, rng))
+    return Draw(deal_dirichlet(pool.labels, np.arange(len(pool)), range(clients), options, rng))
