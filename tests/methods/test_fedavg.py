@@ -49,4 +49,9 @@ def test_norm_variant_trains_normalisation_and_head_only():
 
 def test_a_frozen_head_does_not_travel():
     run = make({"method": "fedavg"}, classifier("mlp", hidden=6, head="frozen-orthogonal"))
-    assert set(run.shared) == {name for name in run.shared if name.startswith("trunk.")}
+    assert set(run.shared) == {"trunk.1.weight", "trunk.1.bias"}
+    head = run.method.task.classifier.head.weight.clone()
+    run.server.round(1)
+    assert set(run.state.shared) == {"trunk.1.weight", "trunk.1.bias"}
+    assert not torch.equal(run.state.shared["trunk.1.weight"], run.shared["trunk.1.weight"]), "the trunk trains"
+    assert torch.equal(run.method.task.classifier.head.weight, head)

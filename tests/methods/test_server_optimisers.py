@@ -46,13 +46,6 @@ def test_three_rounds_by_hand(name):
             assert_leaves(run.state.server, state["v"], "second.", rtol=1e-4)
 
 
-def test_fedavgm_without_momentum_is_fedavg():
-    run, x = mlp_run({"method": "fedavgm", "server_momentum": 0.0}, learning_rate=RATE)
-    run.server.round(1)
-    gradients = [mlp_gradient(x, client_data(run, client)) for client in range(2)]
-    assert_leaves(run.state.shared, combine((1, x), (-RATE, mean(*gradients))))
-
-
 def test_yogi_forgets_a_large_second_moment_more_slowly():
     adam, yogi = (mlp_run({"method": name})[0].method for name in ("fedadam", "fedyogi"))
     old, small = torch.tensor(1.0), torch.tensor(1e-4)

@@ -30,17 +30,6 @@ def test_dirichlet_is_more_skewed_the_smaller_alpha(make, make_store):
     assert distances[-1] < 0.15
 
 
-def test_dirichlet_counts_have_the_mean_and_spread_of_the_distribution(make, make_store, counts_of):
-    """For q ~ Dir(alpha 1_K): E q = 1/K and Var q = (1/K)(1 - 1/K) / (alpha K + 1); multinomial noise comes on top."""
-    clients, alpha, per_class = 5, 1.0, 400
-    store = make_store(train=per_class * 10, test=500)
-    keys = {"scheme": "dirichlet", "clients": clients, "alpha": alpha, "min_samples": 2}
-    shares = np.array([counts_of(make(store, seed, **keys), store) for seed in range(40)]) / per_class
-    variance = (1 / clients) * (1 - 1 / clients) / (alpha * clients + 1)
-    assert shares.mean() == pytest.approx(1 / clients)
-    assert shares.var() == pytest.approx(variance * (1 - 1 / per_class) + 0.16 / per_class, rel=0.12)
-
-
 def test_very_small_alpha_still_gives_everyone_enough(make, make_store):
     partition = make(make_store(), scheme="dirichlet", clients=20, alpha=1e-4, min_samples=15)
     assert sizes(partition).min() == 15
@@ -123,11 +112,10 @@ def test_repair_that_the_scheme_does_not_allow_names_the_constraint(make, make_s
         make(store, scheme="pathological", clients=10, classes_per_client=1, min_samples=100)
 
 
-def test_quantity_spreads_sizes_but_not_labels(make, make_store, counts_of):
+def test_quantity_clients_differ_in_size_not_in_labels(make, make_store, counts_of):
     store = make_store(train=6000, test=900)
     equal, spread = (make(store, scheme="quantity", clients=10, sigma=sigma) for sigma in (0, 1.5))
     assert np.ptp(sizes(equal)) == 0
-    assert spread.meta["statistics"]["gini"] > 0.3
     largest = counts_of(spread, store)[sizes(spread).argmax()]
     assert np.abs(largest / largest.mean() - 1).max() < 0.3
     make(store, scheme="quantity", clients=10, sigma=500)  # exp(500 * 3) would overflow
