@@ -1,8 +1,14 @@
 """Fixtures of the analysis tests."""
 
+from dataclasses import replace
+from functools import cache
+
 import pytest
+from distinct import make_distinct
 from fake_runs import make_world, write_runs
 
+from fedbench.analysis.collect import collect
+from fedbench.analysis.tables import build
 from fedbench.spec import Paths
 
 
@@ -21,6 +27,34 @@ def results(tmp_path_factory):
     world = make_world()
     write_runs(world, paths)
     return world, paths
+
+
+@pytest.fixture(scope="session")
+def distinct(tmp_path_factory):
+    """Data of the world in which every number differs; keys of its experiment may be others, its runs are the same."""
+    paths = Paths(tmp_path_factory.mktemp("distinct"))
+    world = make_distinct()
+    write_runs(world, paths)
+    collection = collect(world.config, paths)
+
+    @cache
+    def make(metric, selection):
+        config = make_distinct(metric=metric, selection=selection).config
+        return replace(collection, config=config).experiment("main")
+
+    return lambda metric="personal", selection="last": make(metric, selection)
+
+
+@pytest.fixture(scope="session")
+def table(distinct):
+    """The rows of its tables, by task and method."""
+
+    @cache
+    def make(metric, selection):
+        rows = build(distinct(metric, selection))
+        return rows.set_index(["dataset", "partition", "model", "method"], drop=False).sort_index()
+
+    return lambda metric="personal", selection="last": make(metric, selection)
 
 
 @pytest.fixture

@@ -1,61 +1,34 @@
-"""Run folders in the real format, written by a process whose answers are known.
+"""Worlds whose answers are known: configs, and what their runs report.
 
-A method's accuracy on seed s rises from the base to ``Recipe.accuracy[s]``, exactly reached in the last round;
-clients lie evenly around the mean, `SPREAD` apart from the first to the last. Bytes per client and round are given.
+A method's accuracy rises from the base to its accuracy on a seed, exactly reached in the last round, over a hump where
+it has one; validation is highest in an earlier round, so that the last, the best and the mean of the last rounds
+differ. Clients lie around the mean, closer from round to round. :mod:`fake_engine` has the engine write the folders.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from io import BytesIO
-from math import exp
+from math import exp, pi, sin
 from pathlib import Path
 
 import numpy as np
+from fake_engine import write_folder
 
 from fedbench.config import Config, parse_entry
+from fedbench.engine.evaluate import Evaluation
 from fedbench.entries import Experiment, Grid
-from fedbench.io import read_sealed, write_bytes, write_csv, write_json, write_sealed
+from fedbench.io import read_sealed, write_bytes, write_json, write_sealed
 from fedbench.randomness import stream
-from fedbench.spec import Paths, cells, resolve
+from fedbench.spec import Cell, Paths, cells, resolve
 
 BASE = 0.5
 SPREAD = 0.2
 CLIENTS = 10
 ROUNDS = 20
 BLOCKS = 6
+LESS = 0.05  # by how much shared weights are less accurate than a client's own
+BEST = 0.7  # where validation is highest, as a share of all rounds
 
-ROUND_COLUMNS = [
-    *("round", "cohort", "train_loss", "lr", "uplink_bytes", "downlink_bytes"),
-    *(
-        "cumulative_bytes",
-        "uplink_bytes_per_client",
-        "downlink_bytes_per_client",
-        "val_accuracy",
-        "test_accuracy_mean",
-        "test_accuracy_std",
-    ),
-    *(
-        "test_accuracy_p10",
-        "test_accuracy_p50",
-        "test_accuracy_p90",
-        "test_accuracy_worst",
-        "global_accuracy",
-        "global_loss",
-    ),
-    *("gate_mean", "gate_attention_mean", "gate_ffn_mean", "gate_drift", "gate_gradient_variance"),
-    *("update_norm", "identity_error", "diverged"),
-    *("seconds_train", "seconds_eval"),
-]
-CLIENT_COLUMNS = [
-    *("client", "domain", "n_train", "n_val", "n_test", "participations", "held_out"),
-    *("accuracy_personal", "accuracy_global", "accuracy_base", "accuracy_personal_best", "accuracy_personal_tail"),
-]
-
-
-DOMAIN_COLUMNS = [
-    *("domain", "clients", "n_test"),
-    *("accuracy_personal", "accuracy_global", "accuracy_base", "accuracy_personal_best", "accuracy_personal_tail"),
-]
-NEWCOMERS = 2  # held-out clients of a run that has any, besides its CLIENTS
 DIRICHLET = {"scheme": "dirichlet", "clients": CLIENTS, "alpha": 0.1}
 CHANNELS = {
     "dense": {"codec": "dense"},
@@ -65,6 +38,7 @@ CHANNELS = {
     "int4-weights": {"codec": "affine", "bits": 4, "of": "weights"},
     "int4-channel": {"codec": "affine", "bits": 4, "range": "channel"},
 }
+Task = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -73,6 +47,7 @@ class Recipe:
 
     entry: dict
     accuracy: tuple[float, ...]
+    """In the last round, of each of the config's seeds."""
     up: int = 0
     down: int = 0
     gate: float | None = None
@@ -84,15 +59,30 @@ class Recipe:
     """Accuracy on each domain less the mean."""
     values: int | None = None
     """Numbers that travel, where they are not float32."""
+    hump: float = 0.0
+    """How far the middle of the run lies above a steady rise."""
+    uneven: float = 0.0
+    """How far the distribution over clients leans, more so from seed to seed."""
+    growth: int = 0
+    """Bytes by which a client's message grows from round to round, more so from seed to seed."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A config with its recipes; `shift` moves the accuracies of single tasks."""
+    """A config with its recipes.
+
+    Attributes
+    ----------
+    accuracy : of single tasks, by method, instead of the recipes' own
+    bases : of single tasks, for each seed, instead of BASE
+    absent : cells that nobody has run
+    """
 
     config: Config
-    recipes: dict[str, Recipe]
-    shift: dict[tuple[str, str, str], float] = field(default_factory=dict)
+    recipes: Mapping[str, Recipe]
+    accuracy: Mapping[Task, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    bases: Mapping[Task, tuple[float, ...]] = field(default_factory=dict)
+    absent: frozenset[Cell] = frozenset()
 
 
 RECIPES = {
@@ -152,51 +142,36 @@ def make_world(
     return World(config, recipes)
 
 
-def write_runs(world: World, paths: Paths, noise: float = 0.0) -> None:
-    """Write the folder of every run of the world's config."""
+def write_runs(world: World, paths: Paths) -> None:
+    """Write the folder of every run of the world's config, and of every partition."""
     for cell in cells(world.config):
-        write_run(world, cell, paths, noise)
+        if cell not in world.absent:
+            write_run(world, cell, paths)
     for dataset, partition, seed in sorted({(cell.dataset, cell.partition, cell.seed) for cell in cells(world.config)}):
         write_partition(paths.partition(dataset, partition, seed), seed)
 
 
+def write_run(world: World, cell: Cell, paths: Paths) -> None:
+    """Write one run's folder."""
+    write_folder(paths.run(cell), Course(world, cell))
+
+
 def write_partition(folder: Path, seed: int) -> None:
-    """Write partition.json and a small picture."""
+    """Write partition.json and a small picture; every seed is another partition."""
     from PIL import Image
 
     counts = stream(seed, "fake partition").dirichlet(np.full(10, 0.3), CLIENTS) * 100
     statistics = {
-        "jensen_shannon_mean": 0.51,
-        "effective_classes_mean": 3.2,
-        "gini": 0.1,
-        "smallest": 90,
-        "largest": 110,
+        "jensen_shannon_mean": 0.51 + seed / 20,
+        "effective_classes_mean": 3.2 + seed,
+        "gini": 0.1 + seed / 20,
+        "smallest": 1090 + seed,
+        "largest": 2110 + seed,
     }
     write_json(folder / "partition.json", {"clients": CLIENTS, "statistics": statistics, "counts": counts.round()})
     buffer = BytesIO()
     Image.new("RGB", (64, 48), "white").save(buffer, "png")
     write_bytes(folder / "partition.png", buffer.getvalue())
-
-
-def write_run(world: World, cell, paths: Paths, noise: float = 0.0) -> None:
-    """Write one run's folder."""
-    recipe = world.recipes[cell.method]
-    place = world.config.seeds.index(cell.seed)
-    shift = world.shift.get((cell.dataset, cell.partition, cell.model), 0.0)
-    final = recipe.accuracy[place] + (shift if recipe.entry["method"] != "base" else 0.0)
-    diverged = cell.seed in recipe.diverged
-    count = world.config.partitions[cell.partition].entry.clients
-    rounds = _rounds(recipe, final, diverged, noise, cell, count)
-    clients = _clients(final, count, recipe.newcomers)
-    folder = paths.run(cell)
-    tables = {"rounds.csv": (ROUND_COLUMNS, rounds), "clients.csv": (CLIENT_COLUMNS, clients)}
-    if recipe.gate is not None:
-        tables["gates.csv"] = (("client", "block", "site", "value"), _gates(recipe.gate, cell))
-    if recipe.domains:
-        tables["domains.csv"] = (DOMAIN_COLUMNS, _domains(final, recipe.domains))
-    files = {name: write_csv(folder / name, columns, rows) for name, (columns, rows) in tables.items()}
-    summary = _summary(world, cell, recipe, rounds, clients, diverged)
-    write_sealed(folder / "summary.json", summary | {"files": files})
 
 
 def never_wrote(table) -> None:
@@ -208,145 +183,87 @@ def never_wrote(table) -> None:
     table.unlink()
 
 
-def _rounds(recipe: Recipe, final: float, diverged: bool, noise: float, cell, clients: int) -> list[dict]:
-    trains = recipe.entry["method"] != "base"
-    last = (ROUNDS // 2 if diverged else ROUNDS) if trains else 0
-    draws = stream(cell.seed, "fake rounds", cell.path).normal(0, noise, ROUNDS + 1)
-    rows, cumulative = [], 0
-    for number in range(last + 1):
-        share = (1 - exp(-number / recipe.speed)) / (1 - exp(-ROUNDS / recipe.speed)) if trains else 1.0
-        accuracy = BASE + (final - BASE) * share + (draws[number] if 0 < number < ROUNDS else 0)
-        sent = clients if number else 0
-        cumulative += sent * (recipe.up + recipe.down)
-        bad = diverged and number == last
-        rows.append(
-            {
-                "round": number,
-                "cohort": clients if number else None,
-                "train_loss": None if not number or bad else 2 * exp(-number / 6),
-                "lr": 0.001 if number else None,
-                "uplink_bytes": sent * recipe.up,
-                "downlink_bytes": sent * recipe.down,
-                "cumulative_bytes": cumulative,
-                "uplink_bytes_per_client": recipe.up if number else 0,
-                "downlink_bytes_per_client": recipe.down if number else 0,
-                "val_accuracy": None if bad else accuracy,
-                "test_accuracy_mean": None if bad else accuracy,
-                "global_accuracy": None if bad else accuracy - 0.05,
-                "diverged": bad,
-                "seconds_train": 1.0,
-                **(_gate_dynamics(recipe.gate, number) if recipe.gate is not None and number and not bad else {}),
-            }
+class Course:
+    """What one run of a world reports, for :func:`fake_engine.write_folder`."""
+
+    total = 5_543_716
+    one_time_bytes = 21_000_000
+
+    def __init__(self, world: World, cell: Cell):
+        self.cell, self.recipe = cell, world.recipes[cell.method]
+        self.spec = resolve(world.config, cell)
+        self.place = world.config.seeds.index(cell.seed)
+        task = (cell.dataset, cell.partition, cell.model)
+        trains = self.recipe.entry["method"] != "base"
+        self.base = world.bases[task][self.place] if task in world.bases else BASE
+        accuracy = world.accuracy.get(task, {}).get(cell.method, self.recipe.accuracy)
+        self.final = accuracy[self.place] if trains else self.base
+        self.planned = self.spec.training.rounds if trains else 0
+        self.diverged = trains and cell.seed in self.recipe.diverged
+        self.rounds = self.planned // 2 if self.diverged else self.planned
+        self.clients = world.config.partitions[cell.partition].entry.clients
+        self.held_out = [] if self.recipe.newcomers is None else [1, self.clients - 2]
+        self.members = [client for client in range(self.clients) if client not in self.held_out]
+        self.domain_names = tuple(self.recipe.domains) or ("all",)
+        self.communicates = self.recipe.up > 0
+        self.shared = self.recipe.values or self.recipe.up // 4
+        self.private = 0 if self.recipe.gate is None else 2 * BLOCKS
+        self.seconds = 12.5 + self.place + len(cell.path) / 100
+
+    def mean(self, number: int) -> float:
+        """Personalised accuracy, mean over the federation's clients."""
+        if not number or not self.planned:
+            return self.base
+        share = (1 - exp(-number / self.recipe.speed)) / (1 - exp(-self.planned / self.recipe.speed))
+        hump = self.recipe.hump * sin(pi * number / self.planned) if number < self.planned else 0.0
+        return self.base + (self.final - self.base) * share + hump
+
+    def evaluation(self, number: int) -> Evaluation:
+        """After a round; before the first one, everybody has the base."""
+        mean, less = self.mean(number), LESS if number else 0.0
+        left = (self.planned - number) / max(self.planned, 1)
+        line = np.arange(len(self.members)) / (len(self.members) - 1) - 0.5
+        leaning = self.recipe.uneven * (1 + self.place / 4) * (line**2 - np.mean(line**2))
+        personal = np.empty(self.clients)
+        personal[self.members] = mean + (1 + left) * (SPREAD * line + leaning)
+        personal[self.held_out] = mean + (self.recipe.newcomers or 0.0) + np.linspace(-0.02, 0.02, len(self.held_out))
+        domains = np.array(list(self.recipe.domains.values()) or [0.0])
+        by_domain = mean + domains + (0.02 * left * np.arange(len(domains)) if number else 0.0)
+        return Evaluation(
+            personal,
+            personal - 0.03 - 0.005 * abs(number - round(BEST * self.planned)),
+            personal - less,
+            by_domain,
+            by_domain - less,
+            mean - LESS,
+            1 / (1 + number),
+            self.held_out,
         )
-    return rows
 
+    def messages(self, number: int) -> dict[int, tuple[int, int]]:
+        """Bytes up and down of the cohort, whose members take turns."""
+        size = max(1, round(self.spec.training.participation * len(self.members)))
+        cohort = sorted(self.members[(number * size + turn) % len(self.members)] for turn in range(size))
+        more = self.recipe.growth * (number - 1) * (1 + self.place)
+        return dict.fromkeys(cohort, (self.recipe.up + more, self.recipe.down + 2 * more))
 
-def _gate_dynamics(gate: float, number: int) -> dict[str, float]:
-    return {"gate_drift": gate / number, "gate_gradient_variance": 1e-4 * gate / number**2}
+    def diagnostics(self, number: int) -> dict[str, float]:
+        """How the gates move, a little faster from seed to seed."""
+        if self.recipe.gate is None or (self.diverged and number == self.rounds):
+            return {}
+        gate = self.recipe.gate * (1 + self.place / 50)
+        return {"gate_drift": gate / number, "gate_gradient_variance": 1e-4 * gate / number**2}
 
-
-def _domains(final: float, offsets: dict[str, float]) -> list[dict]:
-    return [
-        {
-            "domain": name,
-            "clients": CLIENTS,
-            "n_test": 50,
-            "accuracy_personal": final + offset,
-            "accuracy_global": final + offset - 0.05,
-            "accuracy_base": BASE + offset,
-            "accuracy_personal_best": final + offset,
-            "accuracy_personal_tail": final + offset,
-        }
-        for name, offset in offsets.items()
-    ]
-
-
-def _clients(final: float, count: int, newcomers: float | None) -> list[dict]:
-    offsets = list((np.arange(count) / (count - 1) - 0.5) * SPREAD)
-    offsets += [] if newcomers is None else [newcomers] * NEWCOMERS
-    return [
-        {
-            "client": client,
-            "domain": 0,
-            "n_train": 100,
-            "n_val": 20,
-            "n_test": 25,
-            "participations": 2 * (client < count),
-            "held_out": int(client >= count),
-            "accuracy_personal": final + offset,
-            "accuracy_global": final + offset - 0.05,
-            "accuracy_base": BASE,
-            "accuracy_personal_best": final + offset,
-            "accuracy_personal_tail": final + offset,
-        }
-        for client, offset in enumerate(offsets)
-    ]
-
-
-def _gates(level: float, cell) -> list[dict]:
-    rows = []
-    for client in range(CLIENTS):
-        for block in range(BLOCKS):
-            for site, factor in (("attention", 0.5), ("ffn", 1.0)):
-                spread = stream(cell.seed, "fake gates", client, block, site).normal(0, 0.03)
-                value = float(np.clip(level * factor * (0.4 + 1.2 * block / BLOCKS) + spread, 0.001, 0.999))
-                rows.append({"client": client, "block": block, "site": site, "value": value})
-    return rows
-
-
-def _summary(world: World, cell, recipe: Recipe, rounds: list[dict], clients: list[dict], diverged: bool) -> dict:
-    spec = resolve(world.config, cell)
-    values = np.array([row["accuracy_personal"] for row in clients if not row["held_out"]])
-    apart = [row["accuracy_personal"] for row in clients if row["held_out"]]
-    names = ("p10", "p50", "p90")
-    personal = {
-        "mean": float(values.mean()),
-        "std": float(values.std(ddof=1)),
-        **dict(zip(names, map(float, np.percentile(values, (10, 50, 90))), strict=True)),
-        "worst": float(values.min()),
-    }
-    selection = {
-        "personal": personal,
-        "held_out": {"mean": float(np.mean(apart)), "worst": min(apart)} if apart else None,
-        "global": personal["mean"] - 0.05,
-        "val": personal["mean"],
-    }
-    done = rounds[-1]["round"]
-    return {
-        "spec": spec.full,
-        "digest": spec.digest,
-        "cell": {key: getattr(cell, key) for key in ("dataset", "partition", "model", "method", "seed")},
-        "label": recipe.entry["label"],
-        "selections": {
-            "last": {"rounds": [done], **selection},
-            "best": {"rounds": [done], **selection},
-            "tail": {"rounds": list(range(max(0, done - 9), done + 1)), **selection},
-        },
-        "base": {"personal_mean": BASE, "global": BASE - 0.05},
-        "bytes": {
-            "one_time": 21_000_000,
-            "uplink_total": sum(row["uplink_bytes"] for row in rounds),
-            "downlink_total": sum(row["downlink_bytes"] for row in rounds),
-            "cumulative_total": rounds[-1]["cumulative_bytes"],
-            "uplink_per_client_round": recipe.up,
-            "downlink_per_client_round": recipe.down,
-        },
-        "parameters": {"shared": recipe.values or recipe.up // 4, "private": 0, "total": 5_543_716},
-        "diverged": diverged,
-        "diverged_round": done if diverged else None,
-        "chance_level": False,
-        "seconds": {"wall": 12.5, "cpu": 12.0, "train": 10.0, "evaluate": 2.0},
-        "peak_rss_bytes": 500_000_000,
-        "peak_gpu_bytes": None,
-        "device": "cpu",
-        "threads": 1,
-        "chunk": 10,
-        "versions": {"python": "3.11.7", "torch": "2.14.1", "fedbench": "0.1.0"},
-        "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False},
-        "data_sha256": "0" * 64,
-        "partition_sha256": "1" * 64,
-        "classes": 10,
-        "clients": len(clients) - len(apart),
-        "held_out_clients": len(apart),
-        "rounds_done": done,
-    }
+    def gates(self) -> list[dict]:
+        """Open further with depth, and half as far in attention."""
+        if self.recipe.gate is None:
+            return []
+        rows = []
+        for client in self.members:
+            for block in range(BLOCKS):
+                for site, factor in (("attention", 0.5), ("ffn", 1.0)):
+                    spread = stream(self.cell.seed, "fake gates", client, block, site).normal(0, 0.03)
+                    level = self.recipe.gate * factor * (0.4 + 1.2 * block / BLOCKS)
+                    value = float(np.clip(level + spread, 0.001, 0.999))
+                    rows.append({"client": client, "block": block, "site": site, "value": value})
+        return rows

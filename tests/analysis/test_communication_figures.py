@@ -13,6 +13,7 @@ from fedbench.analysis.collect import collect
 from fedbench.analysis.plot import plot
 from fedbench.analysis.resolved import look_up
 from fedbench.analysis.tables import TARGET_MARGIN, build
+from fedbench.analysis.trajectory import mean_trajectory
 from fedbench.config import FIGURE, parse_plugin
 from fedbench.errors import FedbenchError
 from fedbench.registry import FIGURES
@@ -79,6 +80,28 @@ def test_last_evaluation_within_the_budget():
         spent = within_budget(courses(course, course), "accuracy", budget)
         assert (spent.accuracy.mean, spent.bytes, spent.accuracy.n) == (accuracy, sent, 2)
         assert spent.stopped == (budget < 40)
+
+
+def test_within_a_budget_counts_the_last_accuracy_not_the_best():
+    """What is best would be chosen by test accuracy. Every seed has its own last evaluation, its bytes and its end."""
+    one = [(0, 0, 0.5), (1, 10, 0.71), (2, 20, 0.62), (3, 30, 0.9)]
+    other = [(0, 0, 0.5), (1, 14, 0.68), (2, 28, 0.8)]
+    spent = within_budget(courses(one, other), "accuracy", 25)
+    assert (spent.accuracy.n, spent.accuracy.mean, spent.bytes) == (2, pytest.approx(0.65), 17)
+    assert within_budget(courses(one, other), "accuracy", 28).stopped, "one of them goes on"
+    assert not within_budget(courses(one, other), "accuracy", 30).stopped
+    one[2] = (2, 20, None)
+    assert within_budget(courses(one), "accuracy", 25).accuracy.mean == 0.71
+
+
+def test_a_mean_course_has_the_rounds_that_all_seeds_have_evaluated():
+    one = [(0, 0, 0.5), (1, 10, 0.6), (2, 20, None), (3, 40, 0.7)]
+    other = [(0, 0, 0.52), (1, 14, 0.61), (2, 30, 0.66)]
+    found = mean_trajectory(courses(one, other), "accuracy")
+    assert found["round"].tolist() == [0, 1]
+    assert found["mean"].tolist() == pytest.approx([0.51, 0.605])
+    assert found["std"].tolist() == pytest.approx([0.02 / 2**0.5, 0.01 / 2**0.5])
+    assert found["bytes"].tolist() == [0, 12]
 
 
 def test_the_base_is_nothing_that_a_budget_bought():

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_runs import DIRICHLET, RECIPES, Recipe, never_wrote
+from fake_runs import BASE, DIRICHLET, RECIPES, Recipe, never_wrote
 from matplotlib.colors import to_hex
 from PIL import Image
 
@@ -15,6 +15,7 @@ from fedbench.analysis.figures._byte_axis import byte_ticks
 from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import COLOURS, method_styles
 from fedbench.analysis.figures.fairness import client_accuracies, percentiles
+from fedbench.analysis.figures.gate_dynamics import COLUMNS
 from fedbench.analysis.figures.pareto import ParetoOptions
 from fedbench.analysis.figures.partitions import client_order
 from fedbench.analysis.plot import plot
@@ -157,7 +158,7 @@ def test_learning_curves(data):
     over = next(line for line in sent.lines if line.get_label() == "FedSDG")
     assert over.get_xdata()[-1] == 2 * 593_296 * 10 * 20
     for axes in figure.axes:
-        levels = [line for line in axes.lines if set(line.get_ydata()) == {0.5}]
+        levels = [line for line in axes.lines if np.allclose(line.get_ydata(), BASE)]
         assert [line.get_label() for line in levels] == ["_base"], "the base is one line"
     assert "Base" not in texts(figure)
 
@@ -265,9 +266,13 @@ def test_gate_dynamics(data):
     assert drift.get_yscale() == variance.get_yscale() == "log"
     (line,) = [line for line in drift.lines if line.get_label() == "FedSDG"]
     assert line.get_xdata().tolist() == list(range(1, 21))
-    assert line.get_ydata()[[0, 9]] == pytest.approx([0.3, 0.03])
+    assert line.get_ydata()[[0, 9]] == pytest.approx([0.306, 0.0306]), "of 0.3, 0.306 and 0.312"
+    (band,) = [band for band in drift.collections if band.get_label() == "_range"]
+    heights = {round(y * x, 6) for x, y in band.get_paths()[0].vertices}
+    assert heights == {0.3, 0.312}, "from the smallest to the largest"
     (line,) = [line for line in variance.lines if line.get_label() == "FedSDG"]
-    assert line.get_ydata()[9] == pytest.approx(0.3e-6)
+    assert line.get_ydata()[9] == pytest.approx(0.306e-6)
+    assert (drift.get_ylabel(), variance.get_ylabel()) == tuple(COLUMNS.values())
 
 
 def test_gate_dynamics_tells_lines_apart_without_colour(fresh):
@@ -326,11 +331,11 @@ def test_domains(fresh, metric):
     assert [label.get_text() for label in axes.get_xticklabels()] == list(DOMAINS)
     assert axes.get_yticklabels()[-1].get_text() == "FedAvg (SGD), n = 2 of 3"
     shift = 0.0 if metric == "personal" else -0.05
-    means = {"base": 0.5, "fa-lora": 0.72, "fedsdg": 0.78, "fedavg-sgd": 0.665}
+    means = {"base": 0.5, "fa-lora": 0.72 + shift, "fedsdg": 0.78 + shift, "fedavg-sgd": 0.665 + shift}
     shown = [text.get_text() for text in axes.texts]
-    assert shown == [f"{100 * (mean + offset + shift):.1f}" for mean in means.values() for offset in DOMAINS.values()]
+    assert shown == [f"{100 * (mean + offset):.1f}" for mean in means.values() for offset in DOMAINS.values()]
     gains = np.asarray(axes.images[0].get_array())
-    assert gains[:, 0] == pytest.approx([mean + shift - 0.5 for mean in means.values()])
+    assert gains[:, 0] == pytest.approx([mean - 0.5 for mean in means.values()])
     assert [text.get_text() for text in axes.texts if text.get_weight() == "bold"] == shown[4:6], "the best of each"
     assert "Gain over the base" in bar.get_ylabel()
 

@@ -1,16 +1,19 @@
 """Published numbers beside ours, in a world whose answers are known."""
 
 import shutil
+from dataclasses import replace
+from itertools import product
 from math import isnan
 
 import pandas as pd
 import pytest
+from distinct import TASKS, about, runs
 from fake_runs import RECIPES, make_world, write_runs
 
 from fedbench import papers
 from fedbench.analysis.collect import collect
 from fedbench.analysis.plot import plot
-from fedbench.analysis.published import compare, lay_out
+from fedbench.analysis.published import MEASURES, compare, lay_out
 from fedbench.analysis.report import report
 from fedbench.analysis.tables import aggregate
 from fedbench.papers import Paper, Published
@@ -66,6 +69,40 @@ def test_numbers_and_settings(world):
     assert (diverged.n, diverged.diverged) == (2, 1)
     assert diverged.ours == pytest.approx(0.665 - 0.05)
     assert diverged.setting == "seeds 2 (paper: 3)"
+
+
+@pytest.mark.parametrize("selection", ["last", "best", "tail"])
+def test_ours_is_of_the_selection_and_of_sound_runs(monkeypatch, distinct, selection):
+    """Every measure of every method, on tasks that share names; bytes are those of diverged runs, too."""
+    numbers = tuple(
+        Published("1", *task, method, measure, 0.5 + place / 100, None, 1000)
+        for place, (task, method, measure) in enumerate(product(TASKS[::-1], ["whole", "gated"], MEASURES))
+    )
+    settings = ({"are": {}, "free": ["*"]},)
+    monkeypatch.setattr(papers, "names", lambda: ["fake"])
+    monkeypatch.setattr(papers, "read", lambda name: Paper("fake", "A paper", 4, (), settings, numbers))
+    data = distinct(selection=selection)
+    config = replace(data.config, experiments={"main": replace(data.experiment, paper="fake")})
+    rows = compare(replace(data, config=config))
+    assert len(rows) == len(numbers)
+    for row, number in zip(rows.itertuples(), numbers, strict=True):
+        task = (number.dataset, number.partition, number.model)
+        sound = runs(data.paths, task, number.method, sound=True)
+        chosen = [run.summary["selections"][selection] for run in sound]
+        name = number.measure.removeprefix("personal_")
+        found = about([one["global"] if name == "global" else one["personal"][name] for one in chosen])
+        assert (row.ours, row.ours_std, row.n) == (
+            pytest.approx(found["mean"]),
+            pytest.approx(found["std"]),
+            found["n"],
+        )
+        assert row.difference == pytest.approx(found["mean"] - number.value)
+        every = runs(data.paths, task, number.method)
+        sizes = [run.summary["bytes"]["uplink_per_client_round"] for run in every]
+        assert row.bytes == pytest.approx(sum(sizes) / len(sizes))
+        assert row.diverged == len(every) - len(sound)
+        assert row.setting == ("as stated" if found["n"] == 4 else f"seeds {found['n']} (paper: 4)")
+        assert row.label == {"whole": "Whole", "gated": "Gated"}[number.method]
 
 
 def test_missing_cells_fill_in(world):

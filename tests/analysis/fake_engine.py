@@ -1,0 +1,127 @@
+"""A run's folder as the engine writes it, from what a process is made to report instead of training."""
+
+from functools import lru_cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Protocol
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from fedbench.data.base import Store
+from fedbench.engine import environment, results
+from fedbench.engine.checkpoint import State
+from fedbench.engine.evaluate import Evaluation
+from fedbench.engine.server import Server
+from fedbench.engine.summary import summarise
+from fedbench.partition.base import Partition
+from fedbench.spec import RunSpec
+
+CLASSES = 10
+PLACE = {
+    "versions": lambda: {"python": "3.11.7", "torch": "2.14.1", "fedbench": "0.1.0"},
+    "commit": lambda: {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False},
+    "peak_rss_bytes": lambda: 500_000_000,
+    "device_name": lambda device: "cpu",
+}
+
+
+class Process(Protocol):
+    """What a run reports.
+
+    Attributes
+    ----------
+    rounds : the last one; where the run diverges, it is the first without a finite loss
+    held_out : clients outside the federation
+    shared, private, total : numbers of values
+    """
+
+    spec: RunSpec
+    rounds: int
+    diverged: bool
+    clients: int
+    held_out: list[int]
+    domain_names: tuple[str, ...]
+    communicates: bool
+    shared: int
+    private: int
+    total: int
+    one_time_bytes: int
+    seconds: float
+
+    def evaluation(self, number: int) -> Evaluation: ...
+
+    def messages(self, number: int) -> dict[int, tuple[int, int]]:
+        """Bytes up and down of each client of a round's cohort."""
+
+    def diagnostics(self, number: int) -> dict[str, float]: ...
+
+    def gates(self) -> list[dict[str, Any]]: ...
+
+
+def write_folder(out: Path, process: Process) -> None:
+    """Let the engine collect, summarise and write what a process reports."""
+    store, partition = _data(process.domain_names), _partition(process.clients, len(process.domain_names))
+    state = State(-1, {"w": torch.zeros(1).expand(process.shared)}, {}, {}, {}, {}, held_out=process.held_out)
+    for number in range(process.rounds + 1):
+        _round(state, process, number)
+    state.totals |= {part: process.seconds * share for part, share in
+                     (("wall", 1), ("cpu", 0.9), ("train", 0.7), ("eval", 0.2))}  # fmt: skip
+    run = SimpleNamespace(
+        state=state, spec=process.spec, store=store, partition=partition, one_time_bytes=process.one_time_bytes,
+        method=SimpleNamespace(communicates=process.communicates, facts=dict), device=torch.device("cpu"), threads=1,
+        private_parameters=process.private, total_parameters=process.total, chunk=10,
+    )  # fmt: skip
+    with patch.multiple(environment, **PLACE):
+        summary = summarise(run)
+    results.write_results(out, state, store, partition, process.gates(), summary)
+
+
+def _round(state: State, process: Process, number: int) -> None:
+    row = {"round": 0, "cumulative_bytes": 0, "diverged": 0}
+    if number:
+        sent = process.messages(number)
+        row = {
+            "round": number,
+            "cohort": " ".join(map(str, sent)),
+            "train_loss": 2 / number,
+            "lr": 0.001,
+            "diverged": int(process.diverged and number == process.rounds),
+            "seconds_train": 1.0,
+            **process.diagnostics(number),
+            **Server._bytes(SimpleNamespace(state=state), *map(list, zip(*sent.values(), strict=True))),
+        }
+        for client in sent:
+            state.participations[client] = state.participations.get(client, 0) + 1
+    every = process.spec.training.evaluate_every
+    if row["diverged"]:
+        state.diverged_round, row["train_loss"] = number, None
+    elif number % every == 0 or number == process.rounds:
+        evaluation = process.evaluation(number)
+        columns = results.evaluation_columns(evaluation)
+        results.remember(state, evaluation, row | columns)
+        row |= columns
+    state.round_number = number
+    state.rows.append(row)
+
+
+@lru_cache
+def _data(domains: tuple[str, ...]) -> Store:
+    size = 20_000
+    of = np.arange(size) % len(domains)
+    classes = tuple(map(str, range(CLASSES)))
+    images = np.zeros((size, 1, 1, 1), np.uint8)
+    return Store(
+        images, of % CLASSES, of, np.zeros(size, np.uint8), classes, domains, None, {"sha256": {"all": "0" * 64}}
+    )
+
+
+@lru_cache
+def _partition(clients: int, domains: int) -> Partition:
+    """Client k holds 100 + 3k samples to train, 20 + k to validate and 25 + 2k to test."""
+    sizes = [(100 + 3 * client, 20 + client, 25 + 2 * client) for client in range(clients)]
+    ends = np.cumsum([size for own in sizes for size in own])
+    parts = np.split(np.arange(ends[-1]), ends[:-1])
+    main = np.arange(clients) % domains
+    return Partition(parts[::3], parts[1::3], parts[2::3], main, {"sha256": "1" * 64})
