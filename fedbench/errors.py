@@ -11,8 +11,13 @@ class FedbenchError(Exception):
     """
 
     def __init__(self, message: str):
-        # what a message quotes (file names, other libraries' errors) may have line breaks
-        super().__init__(" ".join(message.splitlines()))
+        # what a message quotes (file names, other libraries' errors) may have line breaks, or bytes that are no text
+        super().__init__(one_line(message))
+
+
+def one_line(text: str) -> str:
+    """Text without line breaks that any terminal or file takes, also where a file's name is not UTF-8."""
+    return " ".join(text.splitlines()).encode(errors="backslashreplace").decode()
 
 
 def nearest(name: str, valid, otherwise: str | None = None) -> str:

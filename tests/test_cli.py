@@ -252,7 +252,12 @@ def test_train_makes_its_inputs_once_and_says_so(fedbench, tmp_path, monkeypatch
     status, output, errors = fedbench(*trial, "--out", "trial")
     assert status == 0, errors
     assert output == "trial/summary.json\n"
-    for line in ("preparing data set digits", "partitioning digits by dirichlet", "making the base of tiny-resnet"):
+    for line in (
+        "preparing data set digits",
+        "  1,797 images of 8x8 pixels",
+        "partitioning digits by dirichlet",
+        "making the base of tiny-resnet",
+    ):
         assert errors.count(line) == 1
     summary = json.loads(Path("trial/summary.json").read_text())
     assert summary["cell"]["method"] == "trial"

@@ -27,13 +27,14 @@ class Folder(Tree):
         self.repeated.sort()
 
     def _walk(self, top: str) -> None:
-        """Collect what is below the folder `top`, but no folder a second time: links may make a loop."""
+        """Collect what is below the folder `top`, and behind a link no folder a second time: links may make a loop."""
         waiting = [top]
         while waiting:
             name = waiting.pop()
             try:
                 status = os.stat(self.path / name)
-                if (status.st_dev, status.st_ino) in self._seen:
+                # Only behind links, as real folders make no loops, and some network file systems number none.
+                if top and (status.st_dev, status.st_ino) in self._seen:
                     self.repeated.append(name)
                     continue
                 self._seen.add((status.st_dev, status.st_ino))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fedbench.errors import one_line
+
 SHOWN = 10  # names in one line
 
 
@@ -43,4 +45,4 @@ def lines(meta: Mapping[str, Any]) -> Iterator[str]:
 
 def _names(names: Sequence[str]) -> str:
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    return one_line(", ".join(names[:SHOWN]) + more)

@@ -170,6 +170,16 @@ def test_names_that_are_not_utf8(builder, place):
         builder.prepare("set")
 
 
+def test_files_whose_names_are_not_utf8(builder):
+    root = builder.root / builder.write("folder", builder.files(SPLIT))
+    (root / "train/a/0.\udce9\n").write_bytes(b"x")
+    assert r"1 files that are no images of this layout (1 .\udce9)" in say(builder.prepare("set"))
+    (root / "train/a/\udce9.png").write_bytes(b"")
+    with pytest.raises(FedbenchError, match=r"train/a/\\udce9\.png: this image file is empty") as caught:
+        builder.prepare("set", out="other")
+    assert str(caught.value).encode()
+
+
 def tiny(builder, root="tiny/"):
     train = [f"{root}train/{w}/images/{w}_{n}.JPEG" for w in ("n01", "n02") for n in range(3)]
     files = builder.files(train + [f"{root}val/images/val_{n}.JPEG" for n in range(2)], kind="JPEG")
