@@ -117,7 +117,10 @@ experiments:
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")
 def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path):
-    """Also: while the process lives, a second one on the same folder waits, and gives up when its time is over."""
+    """Also: while the process lives, a second one on the same folder waits, and gives up when its time is over.
+
+    However each of them spells the folder.
+    """
     (tmp_path / "config.yaml").write_text(CONFIG)
 
     def arguments(out):
@@ -141,8 +144,9 @@ def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path):
             if " round 0/3" in line:
                 break
         process.send_signal(signal.SIGSTOP)  # so that it cannot end before the second one has tried
+        second = arguments(os.path.relpath(resumed))
         with pytest.raises(FedbenchError, match="another process is still making it; start again later"):
-            runner.invoke(cli, [*arguments(resumed), "--time-limit", "0.01"], obj={}, catch_exceptions=False)
+            runner.invoke(cli, [*second, "--time-limit", "0.01"], obj={}, catch_exceptions=False)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGCONT)
         _, errors = process.communicate(timeout=600)
@@ -153,7 +157,8 @@ def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path):
     assert "Traceback" not in errors
     assert [path.name for path in resumed.iterdir()] == ["log.txt"]
 
-    assert runner.invoke(cli, arguments(resumed), obj={}, catch_exceptions=False).exit_code == 0
+    (tmp_path / "link").symlink_to(resumed)
+    assert runner.invoke(cli, arguments(tmp_path / "link"), obj={}, catch_exceptions=False).exit_code == 0
     for name in ("rounds.csv", "clients.csv"):
         tables = [
             [{c: v for c, v in row.items() if not c.startswith("seconds_")} for row in read_csv(folder / name)]
