@@ -117,14 +117,23 @@ def test_the_environments_data_root_counts(monkeypatch, capsys):
     assert "lies in the data root (results)" in capsys.readouterr().err
 
 
-def test_the_workflow_refuses(tmp_path):
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        (".", "the results' data/ (data) is also the data root (data); give other"),
+        ("results", "results/report.html: not made by fedbench; it is left as it is"),
+    ],
+)
+def test_the_workflow_refuses(results, expected, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/report.html").write_text("mine")
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", str(tmp_path)]
     done = subprocess.run(
-        [*command, "--cores", "1", "--dry-run", "--configfile", str(SMOKE), "--config", "results=."],
+        [*command, "--cores", "1", "--dry-run", "--configfile", str(SMOKE), "--config", f"results={results}"],
         capture_output=True,
         text=True,
         env=os.environ,
     )
     assert done.returncode == 1
-    assert "the results' data/ (data) is also the data root (data); give other" in done.stdout + done.stderr
+    assert expected in done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
