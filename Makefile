@@ -1,5 +1,5 @@
 # make demo   the whole pipeline on embedded data, in minutes       make test   the tests
-# make lint   what the tests cannot see                             make clean  everything made here, results too
+# make lint   what the tests cannot see                             make clean  the environment and caches, not results
 # make test-slurm   the slow tests on a SLURM cluster of one node too (root on Debian)
 # Nothing but Python >= 3.11 with venv and a package index is needed; PYTHON=python3.12 chooses another interpreter.
 PYTHON ?= python3
@@ -46,5 +46,14 @@ lint: $(INSTALLED)
 	$(BIN)/snakefmt --check Snakefile workflow/rules
 	$(BIN)/snakemake --lint
 
+# What `make install` and the tools made, said one by one. A link is left with what it points to, and so is a .venv that
+# `make install` has not finished: it may be somebody else's. Results took hours and may have other files among them.
 clean:
-	rm -rf $(VENV) results checkpoints slurm_logs .snakemake .pytest_cache .ruff_cache .hypothesis fedbench.egg-info
+	@for made in $(VENV) .pytest_cache .ruff_cache .hypothesis fedbench.egg-info; do \
+	  if [ -L $$made ]; then echo "left: $$made is a link"; \
+	  elif [ $$made = $(VENV) ] && [ -e $$made ] && [ ! -e $(INSTALLED) ]; then echo "left: $$made, not made by make install"; \
+	  elif [ -e $$made ]; then echo "removing $$made"; rm -rf ./$$made; fi; \
+	done
+	@for made in results checkpoints slurm_logs .snakemake; do \
+	  [ ! -e $$made ] || echo "left: $$made, delete it yourself if nothing in it is needed"; \
+	done

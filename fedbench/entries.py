@@ -3,9 +3,10 @@
 Docstrings under fields become the descriptions in the JSON schema and in `fedbench list --options`.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from fedbench.options import (
     NonNegativeFloat,
@@ -20,8 +21,18 @@ from fedbench.options import (
 
 # Entry names become folder names and Snakemake wildcards.
 NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
+FOLDER = r"^[\w./+@=,:%-]+$"
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 Overrides = dict[str, Any]
+
+
+def _folder(path: str) -> str:
+    """A folder whose name means the same in a rule, in a shell and in a list of targets."""
+    if not re.fullmatch(FOLDER, path):
+        raise ValueError(
+            "a folder's name may have letters, digits and the characters . / _ + @ = , : % - but no others"
+        )
+    return path
 
 
 @options
@@ -211,7 +222,7 @@ class File:
     """Top level of a config file."""
 
     name: Name
-    results: Annotated[str, StringConstraints(pattern=r"^[\w./+@=,:%-]+$")] = "results"
+    results: Annotated[str, AfterValidator(_folder), Field(json_schema_extra={"pattern": FOLDER})] = "results"
     """Folder for everything that this config's rules write; no spaces, ~ or braces, which mean something in rules."""
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)] = Field(default_factory=lambda: [0])
     training: Overrides = Field(default_factory=dict)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from fedbench.errors import FedbenchError
 from fedbench.lazy import torch
 from fedbench.products import BASE
 from fedbench.spec import RunSpec, digest
+from fedbench.temporary import remove_leftovers
 
 if TYPE_CHECKING:
     from fedbench.models.classifier import Classifier
@@ -163,5 +165,6 @@ def _remove_checkpoint(folder: Path) -> None:
     from fedbench.central import CHECKPOINT
 
     (folder / CHECKPOINT).unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
+    with suppress(OSError):  # other files lie there: not ours to delete
+        remove_leftovers(folder)
         folder.rmdir()

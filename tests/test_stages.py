@@ -46,6 +46,28 @@ def test_a_base_that_another_process_makes_is_waited_for_and_not_made_twice(tmp_
     assert all(leaf.equal(found[0][name]) for name, leaf in first.items())
 
 
+def test_a_place_has_one_checkpoint_however_it_is_spelt(tmp_path, monkeypatch):
+    """The default one is where it always was; no two places share one."""
+    here = tmp_path / "here"
+    (here / "sub").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    (here / "link").symlink_to("results")
+    default = Path("checkpoints")
+    run = "results/demo/runs/digits/even/mlp/fedavg/seed0"
+    assert checkpoint_of(Path(run), default) == Path("checkpoints") / run
+    spelt = [Path(run), here / run, Path("sub/..") / run, Path("../here") / run, Path("link") / run[8:]]
+    assert {checkpoint_of(place, default) for place in spelt} == {Path("checkpoints") / run}
+    places = [Path("results/x"), Path("../results/x"), Path("/results/x"), Path("../x"), Path("."), Path("x")]
+    kept = {os.path.realpath(checkpoint_of(place, default)) for place in places}
+    assert len(kept) == len(places)
+    assert all(Path(place).is_relative_to(here / "checkpoints/") for place in kept)
+    assert str(here / "checkpoints") not in kept
+    shared = tmp_path / "shared"
+    monkeypatch.chdir(here / "sub")
+    assert checkpoint_of(Path("../results/x"), shared) == checkpoint_of(here / "results/x", shared)
+    assert checkpoint_of(Path("results/x"), shared) != checkpoint_of(here / "results/x", shared)
+
+
 def test_what_was_made_from_other_files_is_never_mixed_with_data_prepared_again(tmp_path):
     for place in (tmp_path / "images" / name / f"{number}.png" for name in "ab" for number in range(10, 40)):
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -68,8 +68,10 @@ def report(config: Config, paths: Paths) -> Path:
     Raises
     ------
     FedbenchError
-        If a figure or a partition's picture is missing, or a file is damaged.
+        If a figure or a partition's picture is missing, a file is damaged, or report.html is somebody else's.
     """
+    out = paths.root / "report.html"
+    check_files([out])
     collection = collect(config, paths)
     there = [name for name in config.experiments if collection.has(name)]
     template = importlib.resources.files("fedbench.analysis").joinpath("report.html").read_text(encoding="utf-8")
@@ -91,8 +93,6 @@ def report(config: Config, paths: Paths) -> Path:
         example=runs.iloc[0].to_dict(),
         target=str(paths.run(_cell(collection)) / "summary.json"),
     )
-    out = paths.root / "report.html"
-    check_files([out])
     write_text(out, page)
     return out
 

@@ -18,6 +18,7 @@ import torch
 
 from fedbench.errors import FedbenchError
 from fedbench.io import write_bytes
+from fedbench.temporary import remove_leftovers
 
 if TYPE_CHECKING:
     from fedbench.tree import Tree
@@ -160,4 +161,5 @@ def remove(folder: Path) -> None:
     for path in _files(folder):
         path.unlink(missing_ok=True)
     with suppress(OSError):  # other files lie there: not ours to delete
+        remove_leftovers(folder)
         folder.rmdir()

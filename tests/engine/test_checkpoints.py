@@ -79,6 +79,14 @@ def test_the_newest_two_are_kept(tmp_path):
     assert not tmp_path.exists()
 
 
+def test_what_a_killed_save_left_goes_with_the_last_checkpoint(tmp_path):
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    (folder / ".round000001-0.safetensors.fedbench-abcdefgh.part").write_bytes(b"half")
+    remove(folder)
+    assert not folder.exists()
+
+
 def flip(data):
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]

@@ -138,7 +138,10 @@ experiments:
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="needs POSIX signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path, number, ctrl_c):
-    """Also: while the process lives, a second one on the same folder waits, and gives up when its time is over."""
+    """Also: while the process lives, a second one on the same folder waits, and gives up when its time is over.
+
+    However each of them spells the folder.
+    """
     (tmp_path / "config.yaml").write_text(CONFIG)
 
     def arguments(out):
@@ -162,8 +165,9 @@ def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path, numbe
             if " round 0/3" in line:
                 break
         process.send_signal(signal.SIGSTOP)  # so that it cannot end before the second one has tried
+        second = arguments(os.path.relpath(resumed))
         with pytest.raises(FedbenchError, match="another process is still making it; start again later"):
-            runner.invoke(cli, [*arguments(resumed), "--time-limit", "0.01"], obj={}, catch_exceptions=False)
+            runner.invoke(cli, [*second, "--time-limit", "0.01"], obj={}, catch_exceptions=False)
         process.send_signal(number)
         process.send_signal(signal.SIGCONT)
         _, errors = process.communicate(timeout=600)
@@ -176,7 +180,8 @@ def test_terminated_process_stops_amid_a_round_and_resumes_equal(tmp_path, numbe
     assert [path.name for path in resumed.iterdir()] == ["log.txt"]
     assert (resumed / "log.txt").read_text().endswith(f" stopped after round 0 ({name})\n")
 
-    assert runner.invoke(cli, arguments(resumed), obj={}, catch_exceptions=False).exit_code == 0
+    (tmp_path / "link").symlink_to(resumed)
+    assert runner.invoke(cli, arguments(tmp_path / "link"), obj={}, catch_exceptions=False).exit_code == 0
     for name in ("rounds.csv", "clients.csv"):
         tables = [
             [{c: v for c, v in row.items() if not c.startswith("seconds_")} for row in read_csv(folder / name)]

@@ -201,5 +201,5 @@ FIGURES = [
 ]
 # Files that are made once; all others follow from the names of the runs.
 FIXED_FILES = [f"{RESULTS}/summary.csv", f"{RESULTS}/report.html", *TABLES, *FIGURES]
-if workflow.is_main_process:  # jobs run beside others, whose files may be half made
+if workflow.is_main_process:  # once; not by every job again
     told(plan.check_made, FIXED_FILES)
