@@ -172,7 +172,8 @@ def write_partition(folder: Path, seed: int) -> None:
         "smallest": 90,
         "largest": 110,
     }
-    write_json(folder / "partition.json", {"clients": CLIENTS, "statistics": statistics, "counts": counts.round()})
+    facts = {"clients": CLIENTS, "statistics": statistics, "counts": counts.round(), "sha256": "1" * 64}
+    write_json(folder / "partition.json", facts)
     buffer = BytesIO()
     Image.new("RGB", (64, 48), "white").save(buffer, "png")
     write_bytes(folder / "partition.png", buffer.getvalue())
@@ -345,6 +346,7 @@ def _summary(world: World, cell, recipe: Recipe, rounds: list[dict], clients: li
         "git": {"commit": "0123456789abcdef0123456789abcdef01234567", "dirty": False},
         "data_sha256": "0" * 64,
         "partition_sha256": "1" * 64,
+        "base_sha256": "2" * 64,
         "classes": 10,
         "clients": len(clients) - len(apart),
         "held_out_clients": len(apart),
