@@ -87,6 +87,28 @@ def status(plan, match, states, as_json, checkpoints):
 
 
 @cli.command()
+@configured
+def verify(plan):
+    """Read every byte of a config's data, partitions, bases and runs; exit status 1 if any is damaged."""
+    from collections import Counter
+
+    from fedbench.verify import verify as verify_all
+
+    counts, damaged = Counter(), 0
+    for found in verify_all(plan):
+        counts[found.kind] += 1
+        damaged += found.damaged is not None
+        if found.damaged:
+            click.echo(f"damaged   {found.damaged}")
+        elif found.outdated:
+            click.echo(f"outdated  {found.folder}: {found.outdated}")
+    checked = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items())
+    click.echo(f"{checked or 'nothing is there'}: {damaged or 'none'} damaged")
+    if damaged:
+        sys.exit(1)
+
+
+@cli.command()
 @config_options
 @data_root_option
 @device_option

@@ -10,14 +10,14 @@ from typing import Any
 
 from fedbench.data.raw import changed
 from fedbench.errors import FedbenchError
-from fedbench.identity import Present, mismatch
+from fedbench.identity import REASONS, Present, mismatch
 from fedbench.io import read_sealed
 from fedbench.plan import Plan
 from fedbench.spec import Cell, RunSpec, digest
 
 RAW_CHANGED = "raw data changed since"
 WEIGHTS_CHANGED = "its file of weights changed since"
-OTHER_SPEC = "made by another spec than the config's"
+OTHER_SPEC = REASONS["digest"]
 
 
 class Outdated:

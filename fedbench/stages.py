@@ -27,8 +27,8 @@ class Workspace:
     device: str
     threads: int
     say: Callable[[str], None]
-    opened: dict[str, Any] = field(default_factory=dict)
-    """Data sets that this process has verified."""
+    verified: dict[tuple, Any] = field(default_factory=dict)
+    """Data sets that this process has read whole, by the file that describes them."""
 
     def prepare(self, spec: RunSpec) -> Any:
         """Prepare a data set afresh; returns the store."""
@@ -37,7 +37,7 @@ class Workspace:
 
         folder = self.plan.paths.data(spec.cell.dataset)
         self.say(f"preparing data set {spec.cell.dataset} -> {folder}")
-        self.opened[spec.cell.dataset] = store = prepare(spec.dataset, folder, self.data_root)
+        store = prepare(spec.dataset, folder, self.data_root)
         for line in lines(store.meta):
             self.say(f"  {line}")
         return store
@@ -46,19 +46,21 @@ class Workspace:
         """The prepared data set, prepared first if it is missing."""
         from fedbench.data.base import load_store
 
-        if spec.cell.dataset in self.opened:
-            return self.opened[spec.cell.dataset]
         folder = self.plan.paths.data(spec.cell.dataset)
         made = folder / "dataset.json"
         if not made.exists():
             return self.prepare(spec)
+        status = made.stat()
+        key = (made, digest(spec.data_spec), status.st_ino, status.st_mtime_ns)
+        if key in self.verified:
+            return self.verified[key]
         store = load_store(folder, spec.data_spec)
         if raw_changed(spec, store.meta, made, self.data_root):
             raise FedbenchError(
                 f"{folder}: the raw data below {self.data_root} changed since they were prepared; run `fedbench "
                 "prepare` again, or give the --data-root of what was prepared"
             )
-        self.opened[spec.cell.dataset] = store
+        self.verified[key] = store
         return store
 
     def partition(self, spec: RunSpec) -> Any:

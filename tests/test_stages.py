@@ -43,7 +43,7 @@ def test_a_base_that_another_process_makes_is_waited_for_and_not_made_twice(tmp_
         os.replace(made, folder)
     waiting.join()
     assert said == [f"another process is making {folder}; waiting for it"]
-    assert all(leaf.equal(found[0][name]) for name, leaf in first.items())
+    assert all(leaf.equal(found[0].weights[name]) for name, leaf in first.weights.items())
 
 
 def test_a_place_has_one_checkpoint_however_it_is_spelt(tmp_path, monkeypatch):
@@ -89,7 +89,44 @@ def test_what_was_made_from_other_files_is_never_mixed_with_data_prepared_again(
         with pytest.raises(FedbenchError, match=rf"results/{stale}/.*prepared again .* run `fedbench {command}` again"):
             train()
         shutil.rmtree(results / stale)
-    with pytest.raises(FedbenchError, match="holds results of another spec, data set or partition"):
+    with pytest.raises(FedbenchError, match="holds results made from other data"):
         train()
     train(overwrite=True)
     train()
+
+
+def test_replaced_raw_data_are_noticed_until_they_are_prepared_again(tmp_path):
+    for place in (tmp_path / "images" / name / f"{number}.bmp" for name in "ab" for number in range(10, 40)):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), f"#{place.stem}{place.stem}55").save(place)
+    work, _ = workspace(tmp_path, "datasets.digits={source: image-folder, path: images}")
+    spec, changed = work.plan.spec(CELL), tmp_path / "images/a/10.bmp"
+    before = work.store(spec)
+    kept = changed.read_bytes()
+    changed.write_bytes(kept)
+    fresh, _ = workspace(tmp_path, "datasets.digits={source: image-folder, path: images}")
+    assert fresh.store(spec).sha256 == before.sha256, "the same contents, written later"
+    Image.new("RGB", (8, 8), "white").save(changed)
+    fresh, _ = workspace(tmp_path, "datasets.digits={source: image-folder, path: images}")
+    with pytest.raises(FedbenchError, match=r"data/digits: the raw data below .* changed .*; run `fedbench prepare`"):
+        fresh.store(spec)
+    assert fresh.prepare(spec).sha256 != before.sha256
+    fresh.store(spec)
+
+
+def test_a_replaced_file_of_weights_is_noticed_until_the_base_is_made_again(tmp_path):
+    entry = "bases.public={kind: file, path: weights.safetensors}"
+    donor, _ = workspace(tmp_path / "donor")
+    donor.pretrain(donor.plan.spec(CELL), tmp_path / "checkpoints")
+    weights = tmp_path / "donor/results/bases/digits/tiny-resnet/base.safetensors"
+    shutil.copy(weights, tmp_path / "weights.safetensors")
+    work, _ = workspace(tmp_path, entry)
+    spec = work.plan.spec(CELL)
+    first = work.base(spec, tmp_path / "checkpoints").sha256
+    data = bytearray(weights.read_bytes())
+    data[-2] ^= 1
+    (tmp_path / "weights.safetensors").write_bytes(data)
+    with pytest.raises(FedbenchError, match=r"weights\.safetensors below .* changed .*; run `fedbench pretrain`"):
+        work.base(spec, tmp_path / "checkpoints")
+    work.pretrain(spec, tmp_path / "checkpoints")
+    assert work.base(spec, tmp_path / "checkpoints").sha256 != first

@@ -15,6 +15,7 @@ from fedbench.engine.checkpoint import State
 from fedbench.engine.evaluate import Evaluation
 from fedbench.engine.server import Server
 from fedbench.engine.summary import summarise
+from fedbench.identity import identity
 from fedbench.partition.base import Partition
 from fedbench.spec import RunSpec
 
@@ -68,8 +69,9 @@ def write_folder(out: Path, process: Process) -> None:
         _round(state, process, number)
     state.totals |= {part: process.seconds * share for part, share in
                      (("wall", 1), ("cpu", 0.9), ("train", 0.7), ("eval", 0.2))}  # fmt: skip
+    made_of = identity(process.spec.digest, store.meta["sha256"], partition.sha256, "2" * 64)
     run = SimpleNamespace(
-        state=state, spec=process.spec, store=store, partition=partition, one_time_bytes=process.one_time_bytes,
+        identity=made_of, state=state, spec=process.spec, store=store, partition=partition, one_time_bytes=process.one_time_bytes,
         method=SimpleNamespace(communicates=process.communicates, facts=dict), device=torch.device("cpu"), threads=1,
         private_parameters=process.private, total_parameters=process.total, chunk=10,
     )  # fmt: skip
