@@ -31,7 +31,10 @@ class Workspace:
 
         folder = self.plan.paths.data(spec.cell.dataset)
         self.say(f"preparing data set {spec.cell.dataset} -> {folder}")
-        return prepare(spec.dataset, folder, self.data_root)
+        store = prepare(spec.dataset, folder, self.data_root)
+        if same := store.meta["duplicates"]:
+            self.say(f"{spec.cell.dataset}: {same:,} test images are training images as well (all pixels equal)")
+        return store
 
     def store(self, spec: RunSpec) -> Any:
         """The prepared data set, prepared first if it is missing."""
@@ -42,13 +45,15 @@ class Workspace:
 
     def partition(self, spec: RunSpec) -> Any:
         """Divide a data set over clients afresh; returns the partition."""
-        from fedbench.partition.base import make_partition, write
+        from fedbench.partition.base import make_partition, repair_text, write
 
         store = self.store(spec)
         folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
         self.say(f"partitioning {spec.cell.dataset} by {spec.cell.partition}, seed {spec.seed} -> {folder}")
         partition = make_partition(spec.partition, store, spec.seed)
         write(partition, folder)
+        if moved := repair_text(partition.meta):
+            self.say(f"{spec.cell.partition}: {moved}, to give every client {spec.partition.entry.min_samples}")
         return partition
 
     def clients(self, spec: RunSpec) -> Any:

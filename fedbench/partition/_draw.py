@@ -79,9 +79,13 @@ Scheme = Callable[[Any, Pool, int, np.random.Generator], Draw]
 
 
 def draw(
-    scheme: Scheme, options: Any, pool: Pool, clients: int, least: int, seed: int, name: str
+    scheme: Scheme, options: Any, pool: Pool, clients: int, least: int, seed: int, name: str, max_moved: float = 1.0
 ) -> tuple[Draw, int, int]:
     """Draw until every client has `least` samples, at most DRAWS times; then repair the best draw.
+
+    Parameters
+    ----------
+    max_moved : share of the pool that repair may move
 
     Returns
     -------
@@ -90,7 +94,7 @@ def draw(
     Raises
     ------
     FedbenchError
-        Naming the constraint, if there are too few samples or no admissible sample is left to move.
+        Naming the constraint, if there are too few samples, no admissible sample is left to move, or too many moved.
     """
     if clients > len(pool):
         raise FedbenchError(
@@ -111,7 +115,14 @@ def draw(
             best, best_size = candidate, smallest
         if not candidate.movable:
             break  # nothing random about it
-    return best, number, repair(best, pool, clients, least, stream(seed, "partition-repair", name))
+    moved = repair(best, pool, clients, least, stream(seed, "partition-repair", name))
+    if moved > max_moved * len(pool):
+        raise FedbenchError(
+            f"{pool.where}.max_moved: giving each of {clients} clients {least} samples (min_samples) moves {moved:,} "
+            f"of {len(pool):,} training samples ({moved / len(pool):.1%}), more than {max_moved:.1%}: no longer what "
+            f"{name!r} says; lower 'clients' or 'min_samples', choose milder skew, or raise 'max_moved'"
+        )
+    return best, number, moved
 
 
 def repair(draw: Draw, pool: Pool, clients: int, least: int, rng: np.random.Generator) -> int:

@@ -93,12 +93,14 @@ def _ticks(number: int, names: list[str]) -> tuple[list[int], list[str]]:
 
 
 def _title(meta: dict) -> str:
-    statistics = meta["statistics"]
+    from fedbench.partition.base import repair_text
+
+    statistics, moved = meta["statistics"], repair_text(meta)
     return (
         f"{meta['scheme']}, {meta['clients']} clients, seed {meta['seed']}\n"
         f"Jensen-Shannon distance {statistics['jensen_shannon_mean']:.2f}   "
         f"effective classes {statistics['effective_classes_mean']:.1f} of {len(meta['class_names'])}   "
-        f"Gini {statistics['gini']:.2f}"
+        f"Gini {statistics['gini']:.2f}" + (f"\n{moved}" if moved else "")
     )
 
 
