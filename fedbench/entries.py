@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, StringConstraints
 
 from fedbench.options import (
+    Fraction,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -115,6 +116,9 @@ class PartitionEntry:
     """Share of each client's training samples set aside for validation, fixed with the partition."""
     min_samples: Annotated[int, Field(ge=2)] = 10
     """Training samples (validation included) that every client gets at least, by bounded repair."""
+    max_moved: Fraction = 0.1
+    """Share of all training samples that repair may move between clients; what needs more is refused, because it would
+    not be distributed as the scheme says. It decides whether a partition is made, not which."""
     label: str | None = None
     training: Overrides = Field(default_factory=dict)
 

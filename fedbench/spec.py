@@ -14,8 +14,8 @@ from fedbench.errors import FedbenchError, nearest
 from fedbench.options import parse
 from fedbench.registry import BACKBONES, METHODS
 
-# Presentation and the layers that Training was merged from; neither changes a result by itself.
-NOT_IDENTITY = ("label", "training")
+# Presentation, the layers that Training was merged from, and a limit that only refuses: none changes a result itself.
+NOT_IDENTITY = ("label", "training", "max_moved")
 
 
 @dataclass(frozen=True)

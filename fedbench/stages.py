@@ -65,13 +65,15 @@ class Workspace:
 
     def partition(self, spec: RunSpec) -> Any:
         """Divide a data set over clients afresh; returns the partition."""
-        from fedbench.partition.base import make_partition, write
+        from fedbench.partition.base import make_partition, repair_text, write
 
         store = self.store(spec)
         folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
         self.say(f"partitioning {spec.cell.dataset} by {spec.cell.partition}, seed {spec.seed} -> {folder}")
         partition = make_partition(spec.partition, store, spec.seed)
         write(partition, folder)
+        if moved := repair_text(partition.meta):
+            self.say(f"{spec.cell.partition}: {moved}, to give every client {spec.partition.entry.min_samples}")
         return partition
 
     def clients(self, spec: RunSpec) -> Any:

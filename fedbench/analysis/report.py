@@ -23,6 +23,7 @@ from fedbench.analysis.text import human_bytes, percent, signed
 from fedbench.config import Config
 from fedbench.errors import FedbenchError
 from fedbench.io import write_text
+from fedbench.partition.base import repair_text
 from fedbench.products import check_files
 from fedbench.registry import FIGURES
 from fedbench.spec import Paths
@@ -178,11 +179,11 @@ def _diverged(runs: pd.DataFrame) -> list[str]:
 
 
 def _partitions(collection: Collection, paths: Paths) -> list[tuple[Picture, list[tuple[str, str]]]]:
-    """Picture and skew of each partition that runs use, of its first seed."""
+    """Picture and skew of each partition that runs use, of its first seed; what repair moved, of all seeds."""
     found = []
-    seeds = collection.runs.groupby(["dataset", "partition"], sort=False).seed.min()
-    for (dataset, partition), seed in seeds.items():
-        meta = read_partition(paths, dataset, partition, seed)
+    for (dataset, partition), runs in collection.runs.groupby(["dataset", "partition"], sort=False):
+        metas = {seed: read_partition(paths, dataset, partition, seed) for seed in sorted(runs.seed.unique())}
+        seed, meta = next(iter(metas.items()))
         labelled = {section: labels(collection.config, section, [name])[name] for section, name in
                     (("datasets", dataset), ("partitions", partition))}  # fmt: skip
         title = f"{labelled['datasets']} · {labelled['partitions']}, seed {seed}"
@@ -193,7 +194,10 @@ def _partitions(collection: Collection, paths: Paths) -> list[tuple[Picture, lis
             ("Gini of the sizes", f"{skew['gini']:.2f}"),
             ("Jensen-Shannon distance", f"{skew['jensen_shannon_mean']:.2f}"),
             ("Effective classes", f"{skew['effective_classes_mean']:.1f} of {len(meta['counts'][0])}"),
+            *((f"Seed {own}", text) for own, other in metas.items() if (text := repair_text(other))),
         ]
+        if meta.get("duplicates"):
+            facts.append(("Test images that are training images as well", f"{meta['duplicates']:,}"))
         alt = f"Samples of each class that each client of {title} holds; " + ", ".join(
             ": ".join(fact) for fact in facts
         )

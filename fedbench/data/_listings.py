@@ -10,6 +10,7 @@ import numpy as np
 
 from fedbench.data._decode import formats
 from fedbench.data._layouts import Item, check_twice, match_list
+from fedbench.data._names import natural_order
 from fedbench.data._tree import TEXT_BYTES, Tree
 from fedbench.data.base import TEST, TRAIN
 from fedbench.errors import FedbenchError
@@ -182,18 +183,36 @@ def client_table(tree: Tree, name: str, items: list[Item]) -> tuple[np.ndarray, 
 
     Returns
     -------
-    int64 [N] indices into the clients' sorted names, and those names
+    int64 [N] indices into the clients' sorted names (2 before 10), and those names
+
+    Raises
+    ------
+    FedbenchError
+        Naming the line or image, where a line is incomplete, repeats an image or names one that does not exist, and
+        where an image has no line.
     """
     if name not in tree.files:
         raise FedbenchError(f"{tree.path}: no file {name}; 'clients' names a CSV file in the folder or archive")
     rows = csv.DictReader(tree.read_text(name).splitlines())
     if not {"path", "client"} <= set(rows.fieldnames or ()):
         raise FedbenchError(f"{tree.path}: {name}: expected the columns 'path' and 'client', got {rows.fieldnames}")
-    folder = PurePosixPath(name).parent
-    owners = {(folder / row["path"]).as_posix(): row["client"] for row in rows if row["path"] and row["client"]}
+    folder, known, owners = PurePosixPath(name).parent, set(tree.files), {}
+    for row in rows:
+        if not row["path"] or not row["client"]:
+            raise FedbenchError(f"{tree.path}: {name}, line {rows.line_num}: expected a path and a client; complete it")
+        path = (folder / row["path"]).as_posix()
+        if path not in known:
+            raise FedbenchError(
+                f"{tree.path}: {name}, line {rows.line_num}: no image {path}; remove the line or add it"
+            )
+        if path in owners:
+            raise FedbenchError(
+                f"{tree.path}: {name}, line {rows.line_num}: {path} is listed twice; give it one client"
+            )
+        owners[path] = row["client"]
     for item in items:
         if item.path not in owners:
             raise FedbenchError(f"{tree.path}: {name} names no client for {item.path}; add a line for it")
-    names = sorted({owners[item.path] for item in items})
+    names = sorted({owners[item.path] for item in items}, key=natural_order)
     codes = {client: code for code, client in enumerate(names)}
     return np.array([codes[owners[item.path]] for item in items], dtype=np.int64), names

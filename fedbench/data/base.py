@@ -109,6 +109,12 @@ class Store:
         return len(self.class_names)
 
     @property
+    def group_names(self) -> tuple[str, ...]:
+        """Names of the natural clients, by their numbers in `groups`; the numbers where the source has no names."""
+        numbers = 0 if self.groups is None else int(self.groups.max()) + 1
+        return tuple(self.meta.get("source", {}).get("clients") or map(str, range(numbers)))
+
+    @property
     def sha256(self) -> str:
         """One hash over images, labels, domains, splits and groups."""
         return self.meta["sha256"]["all"]

@@ -55,6 +55,7 @@ class ImageFolder:
         from fedbench.data._decode import decode_all
         from fedbench.data._layouts import lay_out, left_out
         from fedbench.data._listings import client_table
+        from fedbench.data._names import require_distinct
 
         with open_tree(data_root / options.path) as tree:
             layout, items = lay_out(tree, options.layout, options.lists)
@@ -64,6 +65,9 @@ class ImageFolder:
                 groups, meta["clients"] = client_table(tree, options.clients, items)
             class_names = sorted({item.label for item in items})
             domain_names = sorted({item.domain for item in items})
+            named = {"class": class_names, "domain": domain_names, "client": meta.get("clients", [])}
+            for kind, names in named.items():
+                require_distinct(names, kind, str(tree.path))
             meta["left_out"], meta["repeated_links"] = left_out(tree, items), tree.repeated
             images, meta["transparent"] = decode_all(
                 tree, [item.path for item in items], options.size, options.color, allocate

@@ -53,5 +53,6 @@ def examine(
     yield Finding("ok", "config", f"{plan.config.name}: {len(plan.cells)} runs")
     yield from inputs.datasets(plan, data_root)
     yield from inputs.bases(plan, data_root)
+    yield from inputs.partitions(plan)
     yield from folders.usable("results", plan.paths.root, "--results")
     yield from folders.usable("checkpoints", checkpoints, "--checkpoints")

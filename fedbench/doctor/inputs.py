@@ -31,6 +31,19 @@ def datasets(plan: Plan, data_root: Path) -> Iterator[Finding]:
             yield _raw(what, spec.dataset, data_root)
 
 
+def partitions(plan: Plan) -> Iterator[Finding]:
+    """One line for each finished partition in which clients hold samples that the scheme did not give them."""
+    from fedbench.partition.base import repair_text
+
+    for cell in dict.fromkeys((cell.dataset, cell.partition, cell.seed) for cell in plan.cells):
+        dataset, name, seed = cell
+        spec = plan.example(dataset, partition=name, seed=seed)
+        record = plan.paths.partition(*cell) / "partition.json"
+        if _made_from(record, spec.partition_spec) and (text := repair_text(read_json(record))):
+            fix = "fewer 'clients', a smaller 'min_samples' or milder skew keep to what the scheme says"
+            yield Finding("warning", f"partition {name} of {dataset}, seed {seed}", text, fix)
+
+
 def _raw(what: str, dataset: Plugin, data_root: Path) -> Finding:
     source, options = dataset.entry.source, dataset.options
     if source in OFFICIAL:

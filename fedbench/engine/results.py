@@ -27,7 +27,7 @@ ROUND_COLUMNS = [
     *("diverged", "seconds_train", "seconds_eval"),
 ]
 CLIENT_COLUMNS = [
-    *("client", "domain", "n_train", "n_val", "n_test", "participations", "held_out"),
+    *("client", "name", "domain", "n_train", "n_val", "n_test", "participations", "held_out"),
     *("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base"),
 ]
 DOMAIN_COLUMNS = [
@@ -114,11 +114,12 @@ def selections(state: State) -> dict[str, Any]:
 
 
 def client_rows(state: State, store: Store, partition: Partition) -> list[dict[str, Any]]:
-    """One row per client."""
-    columns = _columns(state.accuracies, state.tail)
+    """One row per client; only clients that the data name have a name."""
+    columns, names = _columns(state.accuracies, state.tail), partition.meta.get("client_names")
     return [
         {
             "client": client,
+            "name": None if names is None else names[client],
             "domain": store.domain_names[partition.client_domains[client]],
             "n_train": len(partition.train[client]),
             "n_val": len(partition.validation[client]),

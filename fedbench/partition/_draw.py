@@ -25,6 +25,7 @@ class Pool:
     groups : int64 [n], natural client of each sample, or None
     class_names, domain_names : tuple of str; public classes and domains are named too but have no samples here
     where : the config entry, for messages
+    group_names : tuple of str, the natural clients' names, by the numbers in `groups`
     """
 
     labels: np.ndarray
@@ -33,6 +34,7 @@ class Pool:
     class_names: tuple[str, ...]
     domain_names: tuple[str, ...]
     where: str
+    group_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -56,13 +58,18 @@ class Draw:
     clients : int64 [n], the client of each sample
     domains : int64 [K], the domain that each client is bound to, or None
     classes : bool [K, C], the classes that each client may hold, or None
-    movable : False where samples belong to their clients by nature
+    names : tuple of K str, the clients' names where samples belong to them by nature and cannot move; else None
     """
 
     clients: np.ndarray
     domains: np.ndarray | None = None
     classes: np.ndarray | None = None
-    movable: bool = True
+    names: tuple[str, ...] | None = None
+
+    @property
+    def movable(self) -> bool:
+        """Whether a repair may move samples."""
+        return self.names is None
 
     def admits(self, pool: Pool, client: int) -> np.ndarray:
         """Which samples of the pool this client may hold, bool [n]."""
@@ -79,9 +86,13 @@ Scheme = Callable[[Any, Pool, int, np.random.Generator], Draw]
 
 
 def draw(
-    scheme: Scheme, options: Any, pool: Pool, clients: int, least: int, seed: int, name: str
+    scheme: Scheme, options: Any, pool: Pool, clients: int, least: int, seed: int, name: str, max_moved: float = 1.0
 ) -> tuple[Draw, int, int]:
     """Draw until every client has `least` samples, at most DRAWS times; then repair the best draw.
+
+    Parameters
+    ----------
+    max_moved : share of the pool that repair may move
 
     Returns
     -------
@@ -90,7 +101,7 @@ def draw(
     Raises
     ------
     FedbenchError
-        Naming the constraint, if there are too few samples or no admissible sample is left to move.
+        Naming the constraint, if there are too few samples, no admissible sample is left to move, or too many moved.
     """
     if clients > len(pool):
         raise FedbenchError(
@@ -111,7 +122,14 @@ def draw(
             best, best_size = candidate, smallest
         if not candidate.movable:
             break  # nothing random about it
-    return best, number, repair(best, pool, clients, least, stream(seed, "partition-repair", name))
+    moved = repair(best, pool, clients, least, stream(seed, "partition-repair", name))
+    if moved > max_moved * len(pool):
+        raise FedbenchError(
+            f"{pool.where}.max_moved: giving each of {clients} clients {least} samples (min_samples) moves {moved:,} "
+            f"of {len(pool):,} training samples ({moved / len(pool):.1%}), more than {max_moved:.1%}: no longer what "
+            f"{name!r} says; lower 'clients' or 'min_samples', choose milder skew, or raise 'max_moved'"
+        )
+    return best, number, moved
 
 
 def repair(draw: Draw, pool: Pool, clients: int, least: int, rng: np.random.Generator) -> int:
@@ -123,10 +141,10 @@ def repair(draw: Draw, pool: Pool, clients: int, least: int, rng: np.random.Gene
     sizes = np.bincount(draw.clients, minlength=clients)
     moved = 0
     for client in np.flatnonzero(sizes < least):
-        if not draw.movable:
+        if draw.names is not None:
             raise FedbenchError(
-                f"{pool.where}.min_samples: natural client {client} has {sizes[client]} training samples, fewer than "
-                f"{least}; lower 'min_samples' (at least 2) or remove that client from the data"
+                f"{pool.where}.min_samples: natural client {draw.names[client]} has {sizes[client]} training samples, "
+                f"fewer than {least}; lower 'min_samples' (at least 2) or remove that client from the data"
             )
         admitted = draw.admits(pool, client)
         while sizes[client] < least:

@@ -10,7 +10,13 @@ from fedbench.randomness import stream
 
 
 def assign_tests(
-    counts: np.ndarray, labels: np.ndarray, domains: np.ndarray | None, bound: np.ndarray | None, seed: int, where: str
+    counts: np.ndarray,
+    labels: np.ndarray,
+    domains: np.ndarray | None,
+    bound: np.ndarray | None,
+    seed: int,
+    where: str,
+    domain_names: tuple[str, ...] = (),
 ) -> np.ndarray:
     """Give every test sample to a client, in proportion to the clients' training samples.
 
@@ -24,6 +30,7 @@ def assign_tests(
     labels, domains : int64 [m], of the test samples
     bound : int64 [K], domain of each client, or None where clients are not bound to domains
     seed : of the partition
+    domain_names : of all domains, where clients are bound to them
 
     Returns
     -------
@@ -45,7 +52,7 @@ def assign_tests(
     for domain in [None] if bound is None else np.unique(domains):
         inside = np.ones(clients, dtype=bool) if domain is None else bound == domain
         if not inside.any():
-            raise FedbenchError(f"{where}: domain {domain} has test samples but no training samples")
+            raise FedbenchError(f"{where}: domain {domain_names[domain]!r} has test samples but no training samples")
         for label in range(classes):
             mask = labels == label if domain is None else (labels == label) & (domains == domain)
             samples = rng.permutation(np.flatnonzero(mask))
@@ -76,13 +83,16 @@ def _give_everyone_one(owner, counts, labels, domains, bound, where: str) -> Non
         sizes[client] += 1
 
 
-def natural_tests(groups: np.ndarray, owner: np.ndarray, test_groups: np.ndarray, where: str) -> np.ndarray:
+def natural_tests(
+    groups: np.ndarray, owner: np.ndarray, test_groups: np.ndarray, names: tuple[str, ...], where: str
+) -> np.ndarray:
     """Leave every test sample with its natural client.
 
     Parameters
     ----------
     groups, owner : int64 [n], natural group and client of each training sample
     test_groups : int64 [m], natural group of each test sample
+    names : of the groups
 
     Returns
     -------
@@ -94,12 +104,14 @@ def natural_tests(groups: np.ndarray, owner: np.ndarray, test_groups: np.ndarray
     strangers = np.unique(test_groups[owners < 0])
     if len(strangers):
         raise FedbenchError(
-            f"{where}: natural client {strangers[0]} has test samples but no training samples; remove it from the data"
+            f"{where}: natural client {names[strangers[0]]} has test samples but no training samples; "
+            "remove it from the data"
         )
-    without = np.setdiff1d(owner, owners)
+    without = groups[~np.isin(owner, owners)]
     if len(without):
         raise FedbenchError(
-            f"{where}: natural client {without[0]} has no test sample; add one, or remove that client from the data"
+            f"{where}: natural client {names[without.min()]} has no test sample; "
+            "add one, or remove that client from the data"
         )
     return owners
 

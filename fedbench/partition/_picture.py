@@ -21,6 +21,13 @@ SKEWED = 0.4
 
 def picture(partition: Partition) -> bytes:
     """Draw a partition as PNG; readable from a few clients and classes to about a hundred of each."""
+    import matplotlib
+
+    with matplotlib.rc_context({"text.parse_math": False}):  # names are text, dollars included
+        return _draw(partition)
+
+
+def _draw(partition: Partition) -> bytes:
     from matplotlib.figure import Figure
 
     meta = partition.meta
@@ -34,13 +41,23 @@ def picture(partition: Partition) -> bytes:
     sizes, bubbles = figure.subplots(2, 1, sharex=True, height_ratios=[1.5, height])
     _draw_sizes(sizes, meta, order)
     _draw_bubbles(bubbles, counts[order], domains[order], meta, min(width * 0.86, 14), height)
-    bubbles.set_xticks(*_ticks(clients, [str(client) for client in order]), fontsize=7, color=MUTED)
+    names = [shown(str(client)) for client in meta.get("client_names") or range(clients)]
+    upright = max(map(len, names)) > 3 and clients > 8
+    bubbles.set_xticks(
+        *_ticks(clients, [names[client] for client in order]), fontsize=7, color=MUTED, rotation=90 if upright else 0
+    )
     figure.suptitle(_title(meta), fontsize=11, color=INK, x=0.01, ha="left")
     if len(np.unique(domains)) > 1:
         _domain_legend(figure, domains, meta["domain_names"])
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
+
+
+def shown(name: str) -> str:
+    """A name as it fits beside an axis: what cannot be printed is replaced, and the end of a long one left out."""
+    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    return text if len(text) <= 18 else f"{text[:17]}…"
 
 
 def arrange(counts: np.ndarray, domains: np.ndarray, skewed: bool) -> np.ndarray:
@@ -75,7 +92,7 @@ def _draw_bubbles(axes, counts: np.ndarray, domains: np.ndarray, meta: dict, wid
     axes.scatter(rows, columns, s=np.maximum(area, 0.4), c=colours[rows], linewidths=0, alpha=0.85, zorder=2)
     axes.set_xlim(-0.7, clients - 0.3)
     axes.set_ylim(classes - 0.3, -0.7)
-    names = [name if len(name) <= 18 else f"{name[:17]}…" for name in meta["class_names"]]
+    names = [shown(name) for name in meta["class_names"]]
     axes.set_yticks(*_ticks(classes, names), fontsize=7, color=MUTED)
     axes.grid(color=GRID, linewidth=0.6, zorder=0)
     axes.set_axisbelow(True)
@@ -93,20 +110,25 @@ def _ticks(number: int, names: list[str]) -> tuple[list[int], list[str]]:
 
 
 def _title(meta: dict) -> str:
-    statistics = meta["statistics"]
+    from fedbench.partition.base import repair_text
+
+    statistics, moved = meta["statistics"], repair_text(meta)
     return (
         f"{meta['scheme']}, {meta['clients']} clients, seed {meta['seed']}\n"
         f"Jensen-Shannon distance {statistics['jensen_shannon_mean']:.2f}   "
         f"effective classes {statistics['effective_classes_mean']:.1f} of {len(meta['class_names'])}   "
-        f"Gini {statistics['gini']:.2f}"
+        f"Gini {statistics['gini']:.2f}" + (f"\n{moved}" if moved else "")
     )
 
 
 def _domain_legend(figure, domains: np.ndarray, names: list[str]) -> None:
     from matplotlib.lines import Line2D
 
+    present = np.unique(domains)
     handles = [
-        Line2D([], [], marker="o", linestyle="", color=DOMAIN_COLOURS[d % len(DOMAIN_COLOURS)], label=names[d])
-        for d in np.unique(domains)
+        Line2D([], [], marker="o", linestyle="", color=DOMAIN_COLOURS[d % len(DOMAIN_COLOURS)], label=str(d))
+        for d in present
     ]
-    figure.legend(handles=handles, loc="outside lower left", ncols=6, fontsize=8, frameon=False)
+    legend = figure.legend(handles=handles, loc="outside lower left", ncols=6, fontsize=8, frameon=False)
+    for text, domain in zip(legend.get_texts(), present, strict=True):
+        text.set_text(shown(names[domain]))  # a label that begins with _ would be left out

@@ -6,6 +6,7 @@ bounded draws and repair, test samples in the same proportions, validation sampl
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,15 +77,18 @@ def make_partition(partition: Plugin, store: Store, seed: int) -> Partition:
     entry, where = partition.entry, f"partitions.{partition.name}"
     train, test = (np.flatnonzero(store.splits == split) for split in (TRAIN, TEST))
     groups = None if store.groups is None else store.groups[train]
-    pool = Pool(store.labels[train], store.domains[train], groups, store.class_names, store.domain_names, where)
+    names = (store.class_names, store.domain_names, where, store.group_names)
+    pool = Pool(store.labels[train], store.domains[train], groups, *names)
     scheme = PARTITION_SCHEMES[entry.scheme].target
-    drawn, draws, moved = draw(scheme, partition.options, pool, entry.clients, entry.min_samples, seed, entry.scheme)
+    least, most = entry.min_samples, entry.max_moved
+    drawn, draws, moved = draw(scheme, partition.options, pool, entry.clients, least, seed, entry.scheme, most)
     counts = np.zeros((entry.clients, store.classes), dtype=np.int64)
     np.add.at(counts, (drawn.clients, pool.labels), 1)
     if drawn.movable:
-        owners = assign_tests(counts, store.labels[test], store.domains[test], drawn.domains, seed, where)
+        of_tests = (store.labels[test], store.domains[test])
+        owners = assign_tests(counts, *of_tests, drawn.domains, seed, where, store.domain_names)
     else:
-        owners = natural_tests(pool.groups, drawn.clients, store.groups[test], where)
+        owners = natural_tests(pool.groups, drawn.clients, store.groups[test], pool.group_names, where)
     parts = [split_validation(train[drawn.clients == k], entry.validation, seed, k) for k in range(entry.clients)]
     result = Partition(
         train=[part[0] for part in parts],
@@ -101,18 +105,26 @@ def make_partition(partition: Plugin, store: Store, seed: int) -> Partition:
         "seed": seed,
         "draws": draws,
         "moved_by_repair": moved,
+        "duplicates": store.meta.get("duplicates", 0),
         "statistics": skew(counts),
         "single_domain_clients": all(
             len(np.unique(pool.domains[drawn.clients == client])) == 1 for client in range(entry.clients)
         ),
         "sizes": {split: [len(part) for part in getattr(result, split)] for split in SPLITS},
         "counts": counts,
+        "client_names": drawn.names,
         "class_names": list(store.class_names),
         "domain_names": list(store.domain_names),
         "data_sha256": store.sha256,
         "sha256": hashes(_flat(result))["all"],
     }
     return result
+
+
+def repair_text(meta: Mapping[str, Any]) -> str:
+    """What partition.json says about samples that repair moved, as half a sentence; nothing if it moved none."""
+    moved, total = meta.get("moved_by_repair", 0), int(np.sum(meta["counts"]))
+    return f"repair moved {moved:,} of {total:,} training samples ({moved / total:.1%})" if moved else ""
 
 
 def _majority(values: np.ndarray) -> int:

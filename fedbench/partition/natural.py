@@ -26,4 +26,4 @@ def natural(options: NaturalOptions, pool: Pool, clients: int, rng: np.random.Ge
     found, owner = np.unique(pool.groups, return_inverse=True)
     if len(found) != clients:
         raise FedbenchError(f"{pool.where}.clients: {clients}, but the data have {len(found)} clients; set it to that")
-    return Draw(owner.astype(np.int64), movable=False)
+    return Draw(owner.astype(np.int64), names=tuple(pool.group_names[group] for group in found))

@@ -109,6 +109,7 @@ def test_client_rows_by_hand(digits, ragged):
     assert [row["client"] for row in rows] == list(range(6))
     assert rows[1] == {
         "client": 1,
+        "name": None,
         "domain": "rotation-0",
         "n_train": 19,
         "n_val": 3,

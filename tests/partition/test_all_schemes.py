@@ -36,7 +36,7 @@ def test_disjoint_exhaustive_and_large_enough(
     if scheme == "pathological":
         clients = max(clients, -(-classes // 2))
     store = make_store(classes=classes, domains=domains, groups=clients if scheme == "natural" else 0)
-    partition = make(store, seed, **keys(scheme, clients, min_samples=least, validation=validation))
+    partition = make(store, seed, **keys(scheme, clients, min_samples=least, max_moved=1.0, validation=validation))
     assert partition.clients == clients == len(partition.client_domains)
     train, held, tests = (np.concatenate(getattr(partition, name)) for name in ("train", "validation", "test"))
     assert sorted([*train, *held]) == np.flatnonzero(store.splits == TRAIN).tolist()  # once each, and no public ones

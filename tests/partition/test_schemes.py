@@ -31,7 +31,7 @@ def test_dirichlet_is_more_skewed_the_smaller_alpha(make, make_store):
 
 
 def test_very_small_alpha_still_gives_everyone_enough(make, make_store):
-    partition = make(make_store(), scheme="dirichlet", clients=20, alpha=1e-4, min_samples=15)
+    partition = make(make_store(), scheme="dirichlet", clients=20, alpha=1e-4, min_samples=15, max_moved=0.3)
     assert sizes(partition).min() == 15
     assert partition.meta["moved_by_repair"] > 0
 
