@@ -148,6 +148,7 @@ def test_skew_of_unequal_clients_by_hand():
     mixed = skew(np.array([[10, 10], [20, 0], [0, 60]]))
     assert mixed["effective_classes_mean"] == pytest.approx((2 + 1 + 1) / 3)
     assert mixed["effective_classes"] == pytest.approx([2, 1, 1])
+    assert mixed["gini"] == pytest.approx((-2 * 20 + 0 * 20 + 2 * 60) / (3 * 100))
 
 
 def test_a_clients_domain_is_that_of_most_of_its_samples(make, make_store):
