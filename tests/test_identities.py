@@ -99,6 +99,7 @@ def test_the_seed_is_in_the_identities_of_run_and_partition_only():
     spec, other = spec_of(), spec_of(cell=replace(CELL, seed=4))
     assert spec.digest != other.digest
     assert spec.seedless_digest == other.seedless_digest
+    assert (spec.full["seed"], other.full["seed"]) == (3, 4), "a summary says it"
     changed = {name for name in INPUTS if getattr(spec, name) != getattr(other, name)}
     assert changed == {"partition_spec"}
 

@@ -1,5 +1,6 @@
 """Payloads of every channel: exact round trips, honest sizes."""
 
+import numpy as np
 import pytest
 import torch
 from channel_cases import (
@@ -97,6 +98,25 @@ def test_dense_rounds_to_nearest_even():
         assert delivered["x"][0, :3].tolist() == [1.0, 1 + 2 * step, 1 + step]
         assert abs(delivered["x"][0, 3] - 1 / 3) <= step / 4
         assert sizes == [8]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_dense_payloads_are_the_values_in_the_templates_order(dtype):
+    """NumPy's bytes of each value, little-endian; bf16 is the upper half of fp32, for values that it holds exactly."""
+    values = {"b": np.array([[1.5, -2.0], [0.25, 96.0]], "<f4"), "a": np.array([-0.0, 3.0, 2.0**-20], "<f4")}
+    message = {name: torch.from_numpy(array) for name, array in values.items()}
+    channel = make_channel({"codec": "dense", "dtype": dtype}, message)
+    as_bytes = {
+        "fp32": lambda array: array.tobytes(),
+        "fp16": lambda array: array.astype("<f2").tobytes(),
+        "bf16": lambda array: (array.view("<u4") >> 16).astype("<u2").tobytes(),
+    }[dtype]
+    payload = channel.pack(dict(reversed(message.items())), streams(0))
+    assert payload == as_bytes(values["b"].ravel()) + as_bytes(values["a"])
+    assert same(channel.unpack(payload), message)
+    delivered, sizes = channel.transmit({name: torch.stack([leaf, -leaf]) for name, leaf in message.items()}, streams)
+    assert sizes == [7 * (4 if dtype == "fp32" else 2)] * 2
+    assert same(rows(delivered, 0), message)
 
 
 def test_dense_fp32_is_exact():

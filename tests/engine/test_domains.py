@@ -10,7 +10,7 @@ from fedbench.engine.interrupt import Interrupted
 
 NAMES = ("ink", "photo", "unused")
 COLUMNS = ("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base")
-TRAINING = {"rounds": 3, "learning_rate": 0.2, "local_epochs": 4, "participation": 0.5, "held_out": 0.17}
+TRAINING = {"rounds": 3, "learning_rate": 1.0, "local_epochs": 4, "participation": 0.5, "held_out": 0.17}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,8 @@ def test_clients_of_one_domain_add_up_to_it(outcome):
             expected = sum(sizes * [float(row[column]) for row in own]) / sizes.sum()
             assert float(found[name][column]) == pytest.approx(expected), column
     assert sum(row["held_out"] == "1" for row in clients) == 1
-    for one, other in (("personal", "global"), ("global", "base")):  # else the comparison would not notice a mix-up
+    # else the comparison would not notice a mix-up
+    for one, other in (("personal", "global"), ("global", "base"), ("personal", "personal_best")):
         assert any(row[f"accuracy_{one}"] != row[f"accuracy_{other}"] for row in found.values())
 
 

@@ -14,7 +14,9 @@ from torch.nn import functional
 from fedbench.config import parse_entry
 from fedbench.engine import rounds
 from fedbench.engine.interrupt import Interrupted
+from fedbench.engine.population import draw_held_out
 from fedbench.engine.server import Server
+from fedbench.errors import FedbenchError
 from fedbench.tree import norm
 
 RATE = 0.2
@@ -213,3 +215,28 @@ def test_another_seed_is_another_run(tmp_path, digits, ragged):
         run_cell(tmp_path / f"batches{seed}", digits, ragged, make_spec("fedavg", "mlp", seed=seed, rounds=1))
         losses.append(read_csv(tmp_path / f"batches{seed}" / "run" / "rounds.csv")[1]["train_loss"])
     assert losses[0] != losses[1]
+
+
+def test_pooled_training_goes_on_without_client_0(tmp_path, digits, ragged):
+    """The one that trains on everyone's samples is number 0 itself, also where client 0 is held out."""
+    seed = next(seed for seed in range(99) if 0 in draw_held_out(seed, 6, 0.34))
+    spec = make_spec("centralised", "mlp", seed=seed, rounds=1, held_out=0.34)
+    outcome = run_cell(tmp_path, digits, ragged, spec)
+    assert outcome.rounds[1]["cohort"] == "0"
+    assert float(outcome.rounds[1]["update_norm"]) > 0
+    taken = [int(row["participations"]) for row in outcome.clients]
+    assert taken == [int(client not in outcome.state.held_out) for client in range(6)]
+
+
+@pytest.mark.parametrize("part", ["data", "partition"])
+def test_a_checkpoint_of_other_samples_is_refused(part, tmp_path, digits, ragged):
+    """The spec that names them is the same; what a client trained on is not."""
+    spec = make_spec("fedavg", "mlp", rounds=3)
+    with pytest.raises(Interrupted):
+        run_cell(tmp_path, digits, ragged, spec, watch=Watch(stop_after=1))
+    if part == "data":
+        digits = replace(digits, meta={**digits.meta, "sha256": {**digits.meta["sha256"], "all": "other"}})
+    else:
+        ragged = replace(ragged, meta={**ragged.meta, "sha256": "other"})
+    with pytest.raises(FedbenchError, match="checkpoint"):
+        run_cell(tmp_path, digits, ragged, spec)

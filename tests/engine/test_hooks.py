@@ -8,15 +8,27 @@ from fedbench.methods.base import Group, Phase
 from fedbench.tree import expand, rows
 
 
-def test_phases_in_epochs_take_clients_in_any_order(tmp_path, digits, ragged):
-    """Where the run counts steps, clients come in an order in which such a phase's step counts do not fall."""
+def test_phases_in_epochs_count_them_in_any_order_of_clients(tmp_path, digits, ragged):
+    """Where the run counts steps, such a phase makes whole passes: clients come in no order of their batches."""
     run = build_run(tmp_path, digits, ragged, make_spec("fedavg", "mlp", local_steps=2, learning_rate=0.1))
-    run.method.phases = lambda: (Phase((Group(("",)),)), Phase((Group(("",)),), epochs=2))
+    everything = (Group(("trunk.", "head.")),)
+
+    def count(local):
+        return {"private.batches": local["private.batches"] + 1}
+
+    def view(local):
+        return {name: leaf for name, leaf in local.items() if not name.startswith("private.")}
+
+    run.method.phases = lambda: (Phase(everything, view=view), Phase(everything, 2, view=view, after_batch=count))
     clients = list(range(len(SIZES)))
-    together = run.trainer.train(clients, expand(run.state.shared, len(clients)), {}, 1, 1.0)
+    private = {"private.batches": torch.zeros(len(clients))}
+    together = run.trainer.train(clients, expand(run.state.shared, len(clients)), private, 1, 1.0)
     assert together.result.steps.tolist() == [2] * len(clients)
+    batches = [2 * -(-size // 20) for size in SIZES]
+    assert together.result.trained["private.batches"].tolist() == batches
+    assert len(set(batches)) > 3, "clients leave the stack at different steps"
     for position, client in enumerate(clients):
-        alone = run.trainer.train([client], expand(run.state.shared, 1), {}, 1, 1.0)
+        alone = run.trainer.train([client], expand(run.state.shared, 1), rows(private, slice(1)), 1, 1.0)
         torch.testing.assert_close(together.losses[position], alone.losses[0])
         for name, leaf in alone.result.trained.items():
             torch.testing.assert_close(together.result.trained[name][position], leaf[0], rtol=1e-4, atol=1e-6)

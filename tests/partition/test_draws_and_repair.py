@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedbench.errors import FedbenchError
 from fedbench.partition._draw import DRAWS, Draw, Pool, draw, repair
 from fedbench.partition._follow import assign_tests, split_validation
 from fedbench.partition._statistics import jensen_shannon, skew
@@ -57,6 +58,14 @@ def test_the_largest_client_gives_and_nobody_falls_below_the_limit():
     assert np.bincount(drawn.clients).tolist() == [5, 6, 5, 6]
     assert (drawn.clients != before).sum() == 4
     assert set(drawn.clients[drawn.clients != before]) == {2}
+
+
+def test_a_client_at_the_limit_gives_nothing():
+    """Client 0 lacks one sample of domain 0; the only other client there has just enough itself."""
+    domains = np.repeat([0, 1, 0], [3, 30, 4])
+    drawn = Draw(np.repeat([0, 1, 2], [3, 30, 4]), domains=np.array([0, 1, 0]))
+    with pytest.raises(FedbenchError, match="client 0 has 3 training samples and no other client can give it one"):
+        repair(drawn, pool_of(37, domains=domains), 3, 4, stream(0, "test"))
 
 
 def test_given_samples_are_drawn_not_the_first():
@@ -139,6 +148,7 @@ def test_skew_of_unequal_clients_by_hand():
     mixed = skew(np.array([[10, 10], [20, 0], [0, 60]]))
     assert mixed["effective_classes_mean"] == pytest.approx((2 + 1 + 1) / 3)
     assert mixed["effective_classes"] == pytest.approx([2, 1, 1])
+    assert mixed["gini"] == pytest.approx((-2 * 20 + 0 * 20 + 2 * 60) / (3 * 100))
 
 
 def test_a_clients_domain_is_that_of_most_of_its_samples(make, make_store):

@@ -55,6 +55,17 @@ def test_classes_are_divided_independently(shares):
     assert abs(covariance) < 0.15 * found.var()
 
 
+def test_which_samples_of_a_class_a_client_gets_is_drawn(make, make_store):
+    """Dealt in the order of the data, the first client would have the first images of each class."""
+    store = make_store(train=4000, test=400, classes=4, domains=1, public=0)
+    partition = make(store, scheme="dirichlet", clients=2, alpha=50.0, validation=0.0)
+    sizes = np.array([len(own) for own in partition.train])
+    means = np.array([own.mean() for own in partition.train])
+    # 4000 positions with mean 1999.5 and deviation 1155; a client has n of them without replacement
+    deviations = 1155 / np.sqrt(sizes) * np.sqrt(1 - sizes / 4000)
+    assert (abs(means - 1999.5) < 5 * deviations).all()
+
+
 def pool_of(samples):
     zeros = np.zeros(samples, np.int64)
     return Pool(zeros, zeros, None, ("one",), ("all",), "partitions.mine")

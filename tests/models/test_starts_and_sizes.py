@@ -1,4 +1,4 @@
-"""What adapters start from, by size: A ~ N(0, 1/r) whatever the layer's width."""
+"""What models and adapters start from, and their sizes, by number: A ~ N(0, 1/r) whatever the layer's width."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from toy import classifier
 
 from fedbench.models.conv_lora import ConvLoraTask
 from fedbench.models.dual_lora import DualLoraTask
+from fedbench.models.images import normalise
 from fedbench.models.lora import LoraTask
 from fedbench.models.mixed_lora import MixedLoraTask
 from fedbench.models.task import Batch
@@ -108,3 +109,12 @@ def test_the_ffns_width_and_the_heads_are_the_options():
     model = classifier("small-vit", patch=4, dim=12, depth=1, heads=3, mlp_ratio=2.0)
     assert model.trunk.blocks[0].mlp.fc1.out_features == 24
     assert model.trunk.blocks[0].attn.num_heads == 3
+
+
+def test_shrinking_sees_every_pixel():
+    """One bright column of four: a quarter is left, whichever column it is; unfiltered it would be all or nothing."""
+    for column in range(4):
+        image = torch.zeros(1, 1, 16, 64, dtype=torch.uint8)
+        image[..., column::4] = 255
+        small = normalise(image, (0.0,), (1.0,), (4, 16))
+        assert float(small.mean()) == pytest.approx(0.25, abs=0.02)
