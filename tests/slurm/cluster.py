@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from processes import environment_of, step_daemon
+
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol")
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 GPUS = 4
@@ -175,7 +177,7 @@ class Cluster:
         on_it = self._job_processes(node)
         daemon = self.daemons[f"slurmd.{node}"]
         # the node's daemon and those of the steps first, since they would report how the processes ended
-        for process in [daemon.pid, *sorted(set(filter(None, map(_step_daemon, on_it)))), *on_it]:
+        for process in [daemon.pid, *sorted(set(filter(None, map(step_daemon, on_it)))), *on_it]:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         daemon.wait()
@@ -244,28 +246,6 @@ class Cluster:
             logs = sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
             tails = (f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in logs)
             raise AssertionError("\n".join([str(error), *tails])) from None
-
-
-def environment_of(process: int) -> dict[str, str]:
-    """The variables that a process was started with; none if it has ended."""
-    try:
-        text = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace")
-    except OSError:
-        return {}
-    return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
-
-
-def _step_daemon(process: int) -> int | None:
-    """The slurmstepd above a process; None if the process or the daemon has ended."""
-    with suppress(OSError):
-        while process > 1:
-            name, rest = re.fullmatch(
-                r"\d+ \((.*)\) \S (\d+) .*", Path(f"/proc/{process}/stat").read_text().strip(), re.DOTALL
-            ).groups()
-            if name == "slurmstepd":
-                return process
-            process = int(rest)
-    return None
 
 
 def free_ports(count: int) -> list[int]:

@@ -12,7 +12,8 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
-from cluster import environment_of, numbers, wait
+from cluster import numbers, wait
+from processes import environment_of
 
 pytestmark = [pytest.mark.xdist_group("slurm"), pytest.mark.slow]
 
