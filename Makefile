@@ -1,6 +1,6 @@
 # make demo   the whole pipeline on embedded data, in minutes       make test   the tests
 # make lint   what the tests cannot see                             make clean  the environment and caches, not results
-# make test-slurm   the slow tests on a SLURM cluster of one node too (root on Debian)
+# make test-slurm   the slow tests on SLURM clusters of one and two nodes too (root on Debian)
 # Nothing but Python >= 3.11 with venv and a package index is needed; PYTHON=python3.12 chooses another interpreter.
 PYTHON ?= python3
 VENV := .venv

@@ -1,4 +1,4 @@
-"""A SLURM cluster of one node and pretended GPUs: real daemons of this test's own.
+"""A SLURM cluster on one machine, with pretended nodes and GPUs: real daemons of this test's own.
 
 Configuration, key, state, sockets and ports are private: a SLURM that is already at work here, or another copy of
 this one, is neither used nor disturbed, and only what was started is stopped.
@@ -14,8 +14,11 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
+
+from processes import environment_of, step_daemon
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "squeue", "scontrol")
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
@@ -25,18 +28,17 @@ SLURM_CONF = """
 ClusterName=fedbench
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller_port}
-SlurmdPort={node_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge/socket
 CredType=cred/munge
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool.%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
+SlurmdLogFile={folder}/slurmd.%n.log
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -50,11 +52,14 @@ MpiDefault=none
 ReturnToService=2
 MinJobAge=600
 InactiveLimit=0
-KillWait=10
+KillWait=30
 GresTypes=gpu
-NodeName=node NodeHostname={host} NodeAddr=127.0.0.1 CPUs=16 RealMemory=200000 Gres=gpu:{gpus} State=UNKNOWN
-PartitionName=main Nodes=node Default=YES MaxTime=INFINITE State=UP
 """
+NODE = (
+    "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=16 RealMemory=200000 Gres=gpu:{gpus} "
+    "State=UNKNOWN\n"
+)
+PARTITIONS = "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n"
 
 
 class Unavailable(Exception):
@@ -97,10 +102,13 @@ class Cluster:
     Parameters
     ----------
     folder : an empty folder of the cluster's own, with a short name (sockets lie in it)
+    nodes : their names; each has a daemon and ports of its own
+    gpus : of each node
+    partitions : lines of slurm.conf
     """
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, nodes: Sequence[str] = ("node",), gpus: int = GPUS, partitions: str = PARTITIONS):
+        self.folder, self.nodes, self.gpus, self.partitions = folder, nodes, gpus, partitions
         self.environment = {
             **os.environ,
             "SLURM_CONF": str(folder / "slurm.conf"),
@@ -109,7 +117,7 @@ class Cluster:
         self.daemons: dict[str, subprocess.Popen] = {}
 
     def start(self) -> None:
-        """Start everything and wait until the node takes jobs."""
+        """Start everything and wait until the nodes take jobs."""
         self._configure()
         munge = self.folder / "munge"
         files = {"key-file": "key", "socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
@@ -119,41 +127,39 @@ class Cluster:
         self.wait(lambda: (munge / "socket").exists(), "munged")
         self._daemon("slurmctld", "-D", "-c", "-f", self.environment["SLURM_CONF"])
         self.wait(lambda: self.call("scontrol", "ping", check=False).returncode == 0, "slurmctld")
-        self.start_node()
+        for node in self.nodes:
+            self.start_node(node)
 
     def _configure(self) -> None:
-        for name in ("munge", "state", "spool"):
+        for name in ("munge", "state", *(f"spool.{node}" for node in self.nodes)):
             (self.folder / name).mkdir(mode=0o711)
         key = self.folder / "munge/key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        with socket.socket() as first, socket.socket() as second:
-            for each in (first, second):
-                each.bind(("127.0.0.1", 0))
-            ports = [each.getsockname()[1] for each in (first, second)]
-        settings = SLURM_CONF.format(
-            host=socket.gethostname().split(".")[0],
-            folder=self.folder,
-            controller_port=ports[0],
-            node_port=ports[1],
-            gpus=GPUS,
-        )
-        (self.folder / "slurm.conf").write_text(settings)
+        host = socket.gethostname().split(".")[0]
+        controller_port, *node_ports = free_ports(1 + len(self.nodes))
+        settings = SLURM_CONF.format(host=host, folder=self.folder, controller_port=controller_port)
+        for name, port in zip(self.nodes, node_ports, strict=True):
+            settings += NODE.format(name=name, host=host, port=port, gpus=self.gpus)
+        (self.folder / "slurm.conf").write_text(settings + self.partitions)
         # the executor hides SLURM_CONF from the srun that it starts inside of a job
         srun = self.folder / "bin/srun"
         srun.parent.mkdir()
         srun.write_text(f'#!/bin/sh\nSLURM_CONF={self.folder}/slurm.conf exec {_program("srun")} "$@"\n')
         srun.chmod(0o755)
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-        devices = [self.folder / f"gpu{number}" for number in range(GPUS)]
+        devices = [self.folder / f"gpu{number}" for number in range(self.gpus)]
         for device in devices:
             device.symlink_to("/dev/null")
-        (self.folder / "gres.conf").write_text("".join(f"NodeName=node Name=gpu File={device}\n" for device in devices))
+        (self.folder / "gres.conf").write_text(
+            "".join(f"NodeName={node} Name=gpu File={device}\n" for node in self.nodes for device in devices)
+        )
 
-    def _daemon(self, name: str, *arguments: str) -> None:
+    def _daemon(self, program: str, *arguments: str, name: str | None = None) -> None:
+        name = name or program
         with open(self.folder / f"{name}.out", "ab") as output:
             self.daemons[name] = subprocess.Popen(
-                [_program(name), *arguments],
+                [_program(program), *arguments],
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -161,10 +167,26 @@ class Cluster:
                 start_new_session=True,
             )
 
-    def start_node(self) -> None:
-        """Start the node's daemon and wait until it takes jobs."""
-        self._daemon("slurmd", "-D", "-N", "node", "-f", self.environment["SLURM_CONF"])
-        self.wait(lambda: self.node_state() in ("idle", "mixed"), "slurmd")
+    def start_node(self, node: str) -> None:
+        """Start a node's daemon and wait until it takes jobs."""
+        self._daemon("slurmd", "-D", "-N", node, "-f", self.environment["SLURM_CONF"], name=f"slurmd.{node}")
+        self.wait(lambda: self.node_state(node) in ("idle", "mixed"), f"slurmd of {node}")
+
+    def lose_node(self, node: str) -> None:
+        """End a node as a power cut does: nobody there says a word, and SLURM is told what it would notice in time."""
+        on_it = self._job_processes(node)
+        daemon = self.daemons[f"slurmd.{node}"]
+        # the node's daemon and those of the steps first, since they would report how the processes ended
+        for process in [daemon.pid, *sorted(set(filter(None, map(step_daemon, on_it)))), *on_it]:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        daemon.wait()
+        self.call("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
+
+    def start_again_now(self, job: str) -> None:
+        """Wait until a job is queued again, and start it at once: by itself SLURM waits for two minutes."""
+        self.wait(lambda: self.jobs()[job] == "PENDING", f"job {job} to be queued again")
+        self.call("scontrol", "update", f"jobid={job}", "starttime=now")
 
     def stop(self) -> None:
         """Cancel all jobs and end the daemons."""
@@ -183,19 +205,28 @@ class Cluster:
 
     def _kill_leftovers(self) -> None:
         """End what a job left behind: a node's daemon that was stopped amid a job's end never kills the stubborn."""
-        mine = f"SLURM_CONF={self.folder}/slurm.conf".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                variables = (process / "environ").read_bytes().split(b"\0")
-                if mine in variables and any(variable.startswith(b"SLURM_JOB_ID=") for variable in variables):
-                    os.kill(int(process.name), signal.SIGKILL)
+        for process in self._job_processes():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+    def _job_processes(self, node: str | None = None) -> list[int]:
+        """Processes of this cluster's jobs, on one node or on all."""
+        settings = self.environment["SLURM_CONF"]
+        return [
+            process
+            for process in map(int, (folder.name for folder in Path("/proc").glob("[0-9]*")))
+            if (variables := environment_of(process)).get("SLURM_CONF") == settings
+            and "SLURM_JOB_ID" in variables
+            and node in (None, variables.get("SLURMD_NODENAME"))
+        ]
 
     def call(self, *command: str, check: bool = True) -> subprocess.CompletedProcess:
         """Run one of SLURM's commands against this cluster."""
         return subprocess.run(command, env=self.environment, capture_output=True, text=True, check=check, timeout=60)
 
-    def node_state(self) -> str:
-        return self.call("sinfo", "--noheader", "--format=%T", check=False).stdout.strip().rstrip("*")
+    def node_state(self, node: str) -> str:
+        answer = self.call("sinfo", "--noheader", "--Node", f"--nodes={node}", "--format=%T", check=False)
+        return next(iter(answer.stdout.split()), "").rstrip("*")
 
     def jobs(self) -> dict[str, str]:
         """Job id -> state of all jobs that SLURM still knows of."""
@@ -215,6 +246,15 @@ class Cluster:
             logs = sorted([*self.folder.glob("*.log"), *self.folder.glob("*.out")])
             tails = (f"--- {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in logs)
             raise AssertionError("\n".join([str(error), *tails])) from None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
 
 
 def wait(condition, what: str, seconds: float = 600) -> None:

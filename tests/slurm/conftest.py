@@ -1,5 +1,6 @@
 """The cluster, and Snakemake on it as a user calls it: from the repository's root, with ``--profile slurm``."""
 
+import functools
 import os
 import shutil
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -74,15 +76,15 @@ class Workflow:
         return process
 
 
-@pytest.fixture(scope="session")
-def cluster() -> Iterator[Cluster]:
-    """A cluster of one node; the tests are skipped where there cannot be one."""
+@contextmanager
+def started(**keywords) -> Iterator[Cluster]:
+    """A cluster while the block lasts; the tests are skipped where there cannot be one."""
     try:
         install()
     except Unavailable as reason:
         pytest.skip(f"no SLURM: {reason}")
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, **keywords)
     try:
         cluster.start()
         yield cluster
@@ -92,10 +94,29 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def on_cluster(cluster, tmp_path_factory):
-    """Make a workflow that submits to the cluster; what is given stands in the site's profile too."""
+def start_cluster():
+    """What starts a cluster of a test's own."""
+    return started
 
-    def make(name: str, config: Path, site: str = "", inputs: Path | None = None) -> Workflow:
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of one node."""
+    with started() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def on_cluster(cluster, submit_to):
+    """Make a workflow that submits to the cluster; what is given stands in the site's profile too."""
+    return functools.partial(submit_to, cluster)
+
+
+@pytest.fixture(scope="session")
+def submit_to(tmp_path_factory):
+    """Make a workflow that submits to some cluster."""
+
+    def make(cluster: Cluster, name: str, config: Path, site: str = "", inputs: Path | None = None) -> Workflow:
         folder = tmp_path_factory.mktemp(name) / "work"
         shutil.copytree(inputs, folder, ignore=shutil.ignore_patterns(OUTPUT)) if inputs else folder.mkdir()
         profile = folder.parent / "site"

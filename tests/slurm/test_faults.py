@@ -159,7 +159,7 @@ def node_down_and_up(cluster, job):
     cluster.call("scontrol", "update", "nodename=node", "state=down", "reason=test")
     # SLURM may have taken it back by itself meanwhile, and refuses then
     cluster.call("scontrol", "update", "nodename=node", "state=resume", check=False)
-    cluster.wait(lambda: cluster.node_state() in ("idle", "mixed"), "the node to be back")
+    cluster.wait(lambda: cluster.node_state("node") in ("idle", "mixed"), "the node to be back")
 
 
 def requeue(cluster, job):
