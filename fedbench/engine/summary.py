@@ -57,7 +57,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "peak_gpu_bytes": environment.peak_gpu_bytes(run.device),
         "device": environment.device_name(run.device),
         "threads": run.threads,
-        "chunk": run.chunk,
+        "chunk": run.chunk.size,
         "versions": environment.versions(),
         "git": environment.commit(),
         "data_sha256": run.store.meta["sha256"],
@@ -66,5 +66,5 @@ def summarise(run: Run) -> dict[str, Any]:
         "clients": run.partition.clients,
         "held_out_clients": len(state.held_out),
         "rounds_done": state.round_number,
-        **run.method.facts(),
+        "facts": run.method.facts(),
     }
