@@ -137,7 +137,7 @@ class Engine:
             log=print,
         )
         self.run, self.method = run, run.method
-        self.server = Server(run.trainer, run.channel, run.state, run.private, run.memory, run.chunk, print)
+        self.server = Server(run.trainer, run.channel, run.state, run.private, run.memory, run.chunk)
 
     @property
     def shared(self):

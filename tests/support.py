@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,11 +15,14 @@ from unittest import mock
 import numpy as np
 import torch
 
+from fedbench import lazy
+from fedbench.channels import dense
 from fedbench.config import Plugin, parse_entry
 from fedbench.data.base import TEST, TRAIN, Store, prepare
 from fedbench.engine import results, rounds
 from fedbench.engine.interrupt import StopRequest
 from fedbench.entries import DatasetEntry, PartitionEntry, Training
+from fedbench.models import images
 from fedbench.models.build import Base, build_model
 from fedbench.options import options, parse
 from fedbench.partition.base import Partition
@@ -116,6 +121,31 @@ def make_base(spec: RunSpec, store: Store) -> Base:
     """The starting weights as a run takes them."""
     weights = base_weights(spec, store)
     return Base(weights, hashlib.sha256(b"".join(leaf.numpy().tobytes() for leaf in weights.values())).hexdigest())
+
+
+@contextmanager
+def in_float64() -> Iterator[None]:
+    """Let everything that the engine computes in float32 be float64, so that order of summation hardly matters.
+
+    In float32 two right runs drift apart as far as their processor's kernels round differently: a step that divides by
+    a gradient's size, or a unit that switches near zero, makes much of little. Draws and batches are the same.
+    """
+    from_numpy = torch.from_numpy
+
+    def widened(array: np.ndarray) -> torch.Tensor:
+        tensor = from_numpy(array)
+        return tensor.double() if tensor.dtype == torch.float32 else tensor
+
+    with ExitStack() as stack:
+        stack.callback(images._affine.cache_clear)
+        stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+        images._affine.cache_clear()
+        torch.set_default_dtype(torch.float64)
+        for module in (lazy.torch, torch):  # the first keeps what it was once asked for
+            stack.enter_context(mock.patch.object(module, "from_numpy", widened))
+        stack.enter_context(mock.patch.object(torch.Tensor, "float", torch.Tensor.double))
+        stack.enter_context(mock.patch.dict(dense.DTYPES, fp32="float64"))
+        yield
 
 
 @dataclass

@@ -8,6 +8,7 @@ import torch
 from fedbench.channels.dense import Dense, DenseOptions
 from fedbench.config import parse_entry
 from fedbench.engine.checkpoint import State
+from fedbench.engine.chunk import Chunk
 from fedbench.engine.clients import ClientTrainer
 from fedbench.engine.server import Server
 from fedbench.engine.store import ClientStore
@@ -64,7 +65,7 @@ def make(method, model, population=None, channel=None, **training):
     trainer = ClientTrainer(built, training, population, 0)
     channel = channel or Dense(DenseOptions(), shared)
     memory = ClientStore(lambda client: channel.init_memory())
-    server = Server(trainer, channel, state, private, memory, chunk=8, say=print)
+    server = Server(trainer, channel, state, private, memory, Chunk(8, print))
     return SimpleNamespace(server=server, state=state, method=built, population=population, shared=shared)
 
 

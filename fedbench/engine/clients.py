@@ -39,7 +39,7 @@ class Trained:
     ----------
     result : what the method makes its message from
     losses : each client's mean loss [K]
-    gradients : sums of the gate leaves' gradients; {} where there are none
+    gradients : sums of the followed leaves' gradients; {} where there are none
     """
 
     result: LocalResult
@@ -119,7 +119,7 @@ class ClientTrainer:
 
         Returns
         -------
-        (local state, mean loss of the last phase [K], steps of the first phase [K], sums of the gates' gradients)
+        (local state, mean loss of the last phase [K], steps of the first phase [K], sums of the followed gradients)
         """
         device, local = self.population.device, {**received, **private}
         # A phase may count epochs where the run counts steps, so that its clients leave the stack at different times.
@@ -158,7 +158,7 @@ class ClientTrainer:
     def _run_phase(
         self, phase: Phase, plan: Plan, local: Tree, received: Tree, rate: float
     ) -> tuple[Tree, Tensor, Tree]:
-        """Train the phase's leaves; returns the local state, each client's mean loss [K] and the gates' gradients."""
+        """Train the phase's leaves; returns the local state, each client's mean loss [K] and the followed gradients."""
         clients = len(plan.steps)
         if phase.before is not None:
             local = {**local, **phase.before(local)}
@@ -169,8 +169,8 @@ class ClientTrainer:
         optimiser = self._optimiser(groups, leaves, rate)
         finished: list[Tree] = []  # clients that left, last ones first
         total = torch.zeros(clients, device=self.population.device)
-        gates = [name for name in names if name.startswith(self.method.gate_leaves)]
-        gradients = GradientSums(gates, clients, self.population.device)
+        followed = [name for name in names if name.startswith(self.method.followed_leaves)]
+        gradients = GradientSums(followed, clients, self.population.device)
         active = clients
         for step in range(len(plan.active)):
             if self.stop():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from fedbench.engine.chunk import Chunk
 from fedbench.lazy import functional
 from fedbench.randomness import stream
 from fedbench.tree import expand, to_device
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from fedbench.tree import Tree
 
 IMAGES = {"cpu": 256, "cuda": 2048}  # per forward pass
+
+Right = tuple[list[np.ndarray], list[np.ndarray]]  # which test and which validation samples of each client
 
 
 @dataclass(frozen=True)
@@ -59,11 +62,11 @@ class Evaluator:
     chunk : clients whose own weights are on the device at once
     """
 
-    def __init__(self, trainer: ClientTrainer, chunk: int):
+    def __init__(self, trainer: ClientTrainer, chunk: Chunk):
         self.trainer = trainer
         self.method, self.population = trainer.method, trainer.population
         self.chunk = chunk
-        self.images = IMAGES[self.population.device.type]
+        self.images = Chunk(IMAGES[self.population.device.type], chunk.say, "images")
 
     def evaluate(self, shared: Tree, store: ClientStore, trained: Sequence[int]) -> Evaluation:
         """Evaluate all clients; `trained` are those that have taken part and hold private leaves.
@@ -77,19 +80,16 @@ class Evaluator:
         shared_right = _cut(correct, population.test)
         personal_right = list(shared_right)
         validation = self._validation(weights)
-        for clients, phases, new in self._chunks(trained):
-            received, private = expand(shared, len(clients)), store.gather(clients, population.device)
-            if new:
-                private = self.method.newcomer(received, private)
-            if phases:
-                received, private = self.trainer.fine_tune(phases, clients, received, private)
-            stacked = self.method.personal(received, private)
-            if self.method.context_images:
-                stacked = {**stacked, **self._context(stacked, clients)}
-            for client, right in zip(clients, self._own_right(stacked, population.test, clients), strict=True):
-                personal_right[client] = right
-            if not np.isnan(validation[clients]).all():
-                validation[clients] = _means(self._own_right(stacked, population.validation, clients))
+        for members, phases, new in self._groups(trained):
+
+            def own(clients: Sequence[int], phases=phases, new=new) -> Right:
+                return self._own(clients, phases, new, shared, store, validation)
+
+            for clients, (right, right_validation) in self.chunk.each(members, own):
+                for client, hits in zip(clients, right, strict=True):
+                    personal_right[client] = hits
+                if right_validation:
+                    validation[clients] = _means(right_validation)
         return Evaluation(
             _means(personal_right),
             validation,
@@ -101,7 +101,7 @@ class Evaluator:
             population.held_out,
         )
 
-    def _chunks(self, trained: Sequence[int]) -> Iterator[tuple[list[int], tuple[Phase, ...], bool]]:
+    def _groups(self, trained: Sequence[int]) -> Iterator[tuple[list[int], tuple[Phase, ...], bool]]:
         """(clients, their training for evaluation, whether they never took part) for all with weights of their own."""
         population, training = self.population, self.trainer.training
         epochs = training.fine_tune_epochs if training.held_out_epochs is None else training.held_out_epochs
@@ -112,9 +112,30 @@ class Evaluator:
         parts += [(never, tuned, True)] if tuned else []
         parts += [(population.held_out, tuned_held_out, True)] if tuned_held_out else []
         for members, phases, new in parts:
-            order = sorted(members, key=lambda client: (-len(population.train[client]), client))
-            for start in range(0, len(order), self.chunk):
-                yield order[start : start + self.chunk], phases, new
+            yield sorted(members, key=lambda client: (-len(population.train[client]), client)), phases, new
+
+    def _own(
+        self,
+        clients: Sequence[int],
+        phases: tuple[Phase, ...],
+        new: bool,
+        shared: Tree,
+        store: ClientStore,
+        validation: np.ndarray,
+    ) -> Right:
+        """What `clients` get right with weights of their own: test samples and, if any of them has some, validation."""
+        received, private = expand(shared, len(clients)), store.gather(clients, self.population.device)
+        if new:
+            private = self.method.newcomer(received, private)
+        if phases:
+            received, private = self.trainer.fine_tune(phases, clients, received, private)
+        stacked = self.method.personal(received, private)
+        if self.method.context_images:
+            stacked = {**stacked, **self._context(stacked, clients)}
+        test = self._own_right(stacked, self.population.test, clients)
+        if np.isnan(validation[clients]).all():
+            return test, []
+        return test, self._own_right(stacked, self.population.validation, clients)
 
     @torch.inference_mode()
     def _context(self, stacked: Tree, clients: Sequence[int]) -> Tree:
@@ -149,14 +170,15 @@ class Evaluator:
     @torch.inference_mode()
     def _shared_pass(self, weights: Tree, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(correct, loss) of each sample under one set of weights."""
-        correct, losses = [], []
-        for start in range(0, len(indices), self.images):
-            batch = indices[None, start : start + self.images]
-            labels = self.population.labels(batch)[0]
-            logits = self._logits(weights, batch)[0]
-            correct.append(logits.argmax(1) == labels)
-            losses.append(functional.cross_entropy(logits, labels, reduction="none"))
-        return torch.cat(correct).double().cpu().numpy(), torch.cat(losses).double().cpu().numpy()
+
+        def right_and_loss(part: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+            batch = part[None]
+            labels, logits = self.population.labels(batch)[0], self._logits(weights, batch)[0]
+            return logits.argmax(1) == labels, functional.cross_entropy(logits, labels, reduction="none")
+
+        done = (result for _, result in self.images.each(indices, right_and_loss))
+        correct, losses = (torch.cat(parts).double().cpu().numpy() for parts in zip(*done, strict=True))
+        return correct, losses
 
     @torch.inference_mode()
     def _own_right(self, stacked: Tree, samples: Sequence[np.ndarray], clients: Sequence[int]) -> list[np.ndarray]:
@@ -164,17 +186,19 @@ class Evaluator:
         parts = [samples[client] for client in clients]
         lengths = np.array([len(part) for part in parts])
         right = torch.zeros(len(parts), int(lengths.max()), dtype=torch.float64, device=self.population.device)
-        width = max(1, self.images // len(parts))
-        for start in range(0, int(lengths.max()), width):
-            here = [k for k, length in enumerate(lengths) if length > start]
-            block = np.zeros((len(here), min(width, int(lengths.max()) - start)), np.int64)
+
+        def fill(span: range) -> None:
+            here = [k for k, length in enumerate(lengths) if length > span.start]
+            block = np.zeros((len(here), len(span)), np.int64)
             for row, k in enumerate(here):
-                piece = parts[k][start : start + width]
+                piece = parts[k][span.start : span.stop]
                 block[row, : len(piece)] = piece  # what lies beyond it is cut off below
             index = torch.tensor(here, device=self.population.device)
             logits = self._logits({name: leaf[index] for name, leaf in stacked.items()}, block)
             hits = logits.argmax(2) == self.population.labels(block)
-            right[index, start : start + block.shape[1]] = hits.double()
+            right[index, span.start : span.stop] = hits.double()
+
+        self.images.each(range(int(lengths.max())), fill, width=len(parts))
         return [row[:length] for row, length in zip(right.cpu().numpy(), lengths, strict=True)]
 
     def _logits(self, stacked: Tree, indices: np.ndarray) -> torch.Tensor:

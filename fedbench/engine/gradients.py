@@ -47,15 +47,3 @@ class GradientSums:
     def tree(self) -> Tree:
         """``steps`` [K], ``sum`` and ``squares`` [K, leaves]; {} where nothing was followed."""
         return self._sums
-
-
-def pooled_variance(sums: Tree) -> float:
-    """Variance of each gradient over all steps of all clients, averaged over the leaves.
-
-    Parameters
-    ----------
-    sums : what :meth:`GradientSums.tree` gave, for one or more clients
-    """
-    steps = sums["steps"].sum()
-    mean = sums["sum"].sum(0) / steps
-    return float((sums["squares"].sum(0) / steps - mean.square()).clamp_min(0).mean())

@@ -1,14 +1,17 @@
-"""A run's folder: rounds.csv, clients.csv, domains.csv, gates.csv and summary.json (see docs/results.md)."""
+"""A run's folder: rounds.csv, clients.csv, domains.csv, the method's tables and summary.json (see docs/results.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbench.io import write_csv, write_sealed, writing_errors
+from fedbench.errors import FedbenchError
+from fedbench.io import read_sealed, write_csv, write_sealed, writing_errors
 
 if TYPE_CHECKING:
     from fedbench.data.base import Store
@@ -16,16 +19,16 @@ if TYPE_CHECKING:
     from fedbench.engine.evaluate import Evaluation
     from fedbench.partition.base import Partition
 
+    Table = tuple[Sequence[str], Sequence[Mapping[str, Any]]]  # columns, rows
+
 ROUND_COLUMNS = [
     *("round", "cohort", "train_loss", "lr"),
     *("uplink_bytes", "downlink_bytes", "uplink_bytes_per_client", "downlink_bytes_per_client", "cumulative_bytes"),
     *("val_accuracy", "test_accuracy_mean", "test_accuracy_std", "test_accuracy_p10", "test_accuracy_p50"),
     *("test_accuracy_p90", "test_accuracy_worst", "held_out_accuracy_mean", "held_out_accuracy_worst"),
-    *("global_accuracy", "global_loss"),
-    *("gate_mean", "gate_attention_mean", "gate_ffn_mean", "gate_drift", "gate_gradient_variance"),
-    *("update_norm", "identity_error"),
-    *("diverged", "seconds_train", "seconds_eval"),
+    *("global_accuracy", "global_loss", "update_norm"),
 ]
+LAST_ROUND_COLUMNS = ["diverged", "seconds_train", "seconds_eval"]  # behind the method's own
 CLIENT_COLUMNS = [
     *("client", "name", "domain", "n_train", "n_val", "n_test", "participations", "held_out"),
     *("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base"),
@@ -34,7 +37,8 @@ DOMAIN_COLUMNS = [
     *("domain", "clients", "n_test"),
     *("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global", "accuracy_base"),
 ]
-GATE_COLUMNS = ["client", "block", "site", "value"]
+TABLES = ("rounds.csv", "clients.csv", "domains.csv")
+SUMMARY = "summary.json"
 TAIL = 10  # evaluated rounds in the "tail" selection
 
 
@@ -163,21 +167,45 @@ def _columns(kept: dict[str, list[float]], tail: list[list[float]]) -> dict[str,
 
 
 def write_results(
-    out: Path, state: State, store: Store, partition: Partition, gates: list[dict[str, Any]], summary: dict[str, Any]
+    out: Path,
+    state: State,
+    store: Store,
+    partition: Partition,
+    columns: Sequence[str],
+    tables: Mapping[str, Table],
+    summary: dict[str, Any],
 ) -> None:
     """Write the folder; summary.json goes first and comes last, so that its presence means the run is complete.
 
-    It is sealed, and has the SHA-256 of each table under ``files``: gates.csv is only where there are gates,
-    domains.csv where there are several.
+    It is sealed, and has the SHA-256 of each table under ``files``: a table without rows (domains.csv where there is
+    but one) is not written. Everything is written aside first, so that results of before stay until the new ones are
+    whole.
+
+    Parameters
+    ----------
+    columns, tables : what the method adds to rounds.csv, and beside it
     """
-    with writing_errors(out):
-        for name in ("summary.json", "domains.csv", "gates.csv"):  # another run's, which this one overwrites
-            (out / name).unlink(missing_ok=True)
     tables = {
-        "rounds.csv": (ROUND_COLUMNS, state.rows),
+        "rounds.csv": ([*ROUND_COLUMNS, *columns, *LAST_ROUND_COLUMNS], state.rows),
         "clients.csv": (CLIENT_COLUMNS, client_rows(state, store, partition)),
         "domains.csv": (DOMAIN_COLUMNS, domain_rows(state, store, partition)),
-        "gates.csv": (GATE_COLUMNS, gates),
+        **tables,
     }
-    files = {name: write_csv(out / name, columns, rows) for name, (columns, rows) in tables.items() if rows}
-    write_sealed(out / "summary.json", summary | {"files": files})
+    with writing_errors(out), tempfile.TemporaryDirectory(dir=out, prefix=".results.") as aside:
+        aside = Path(aside)
+        files = {name: write_csv(aside / name, header, rows) for name, (header, rows) in tables.items() if rows}
+        write_sealed(aside / SUMMARY, summary | {"files": files})
+        earlier = _tables_of(out)
+        (out / SUMMARY).unlink(missing_ok=True)
+        for name in earlier - set(files):  # another run's, which this one overwrites
+            (out / name).unlink(missing_ok=True)
+        for name in [*files, SUMMARY]:
+            os.replace(aside / name, out / name)
+
+
+def _tables_of(out: Path) -> set[str]:
+    """The tables that the folder's summary.json knows of; what no sound summary names is not ours to remove."""
+    try:
+        return set(read_sealed(out / SUMMARY)["files"])
+    except FedbenchError:
+        return set()

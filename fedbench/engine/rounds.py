@@ -13,8 +13,10 @@ import torch
 from fedbench.channels.base import dense_bytes
 from fedbench.channels.build import build_channel
 from fedbench.engine import checkpoint as checkpoints
-from fedbench.engine import environment, gates, results
+from fedbench.engine import environment, results
+from fedbench.engine.chunk import Chunk
 from fedbench.engine.clients import ClientTrainer
+from fedbench.engine.declared import declared_tables, declared_values, rehearse
 from fedbench.engine.evaluate import Evaluator
 from fedbench.engine.interrupt import Interrupted, StopNow, StopRequest, moment
 from fedbench.engine.population import Population, draw_held_out
@@ -153,7 +155,7 @@ class Run:
         held_out = draw_held_out(self.seed, partition.clients, self.training.held_out)
         population = Population(store, partition, classifier, device, self.method.pooled, held_out)
         self.trainer = ClientTrainer(self.method, self.training, population, self.seed, stop.reason)
-        self.chunk = chunk or self.method.task.chunk(self.training.batch_size, device)
+        self.chunk = Chunk(chunk or self.method.task.chunk(self.training.batch_size, device), log)
         self.evaluator = Evaluator(self.trainer, self.chunk)
 
         shared = to_device(self.method.init_shared(stream(self.seed, "shared")), device)
@@ -172,6 +174,7 @@ class Run:
         self.memory = ClientStore(lambda client: self.channel.init_memory())
         self.memory.trees = self.state.memory
         self.private_parameters = count(self.method.init_private(stream(self.seed, "private", 0)))
+        rehearse(self.method, self.state.shared, self.private.gather([0], device))
 
     def _restore(self, overwrite: bool) -> checkpoints.State | None:
         try:
@@ -196,9 +199,7 @@ class Run:
         """All remaining rounds, then the results."""
         self.log(f"run {self.spec.digest} ({self.spec.cell.path}) on {environment.device_name(self.device)}")
         held_out = [] if self.method.pooled else self.state.held_out
-        server = Server(
-            self.trainer, self.channel, self.state, self.private, self.memory, self.chunk, self.log, held_out
-        )
+        server = Server(self.trainer, self.channel, self.state, self.private, self.memory, self.chunk, held_out)
         with self._progress():
             saved = time.monotonic()
             for number in range(self.state.round_number + 1, self.rounds + 1):
@@ -213,10 +214,13 @@ class Run:
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     self._save()
                     saved = time.monotonic()
-        self.chunk = server.chunk  # smaller than at the start if memory ran out
         self._clock()
-        rows = gates.rows(self._personalised(), self._gates())
-        results.write_results(self.out, self.state, self.store, self.partition, rows, summarise(self))
+        clients = self._personalised()
+        rows = self.method.rows(clients, self.private.gather(clients, self.device)) if clients else {}
+        tables = declared_tables(self.method, rows)
+        results.write_results(
+            self.out, self.state, self.store, self.partition, list(self.method.columns), tables, summarise(self)
+        )
         checkpoints.remove(self.checkpoint)
         self.log("complete")
 
@@ -243,15 +247,15 @@ class Run:
         evaluation = self.evaluator.evaluate(self.state.shared, self.private, self._personalised())
         columns = results.evaluation_columns(evaluation)
         results.remember(self.state, evaluation, {**row, **columns})
-        return columns | gates.columns(self._gates())
+        clients = self._personalised()
+        if not clients:
+            return columns
+        found = self.method.private_diagnostics(self.private.gather(clients, self.device))
+        return columns | declared_values(self.method, found)
 
     def _personalised(self) -> list[int]:
         """Clients that hold something of their own."""
         return sorted(self.state.seen) if self.private_parameters else []
-
-    def _gates(self) -> dict[tuple[int, str], torch.Tensor]:
-        clients = self._personalised()
-        return self.method.gates(self.private.gather(clients, self.device)) if clients else {}
 
     @contextmanager
     def _progress(self):

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from fedbench.channels.base import Channel, downlink_bytes
-from fedbench.engine import gates
 from fedbench.engine.checkpoint import State
+from fedbench.engine.chunk import Chunk
 from fedbench.engine.clients import ClientTrainer
+from fedbench.engine.declared import declared_values
 from fedbench.engine.store import ClientStore
 from fedbench.randomness import stream
 from fedbench.tree import Tree, concatenate, expand, norm, subtract
@@ -45,7 +46,6 @@ class Server:
     state : what the rounds change, in place; a round that is abandoned changes nothing
     private, memory : the clients' stores, views of `state`
     chunk : clients trained at once
-    say : called with a line when the chunk had to shrink
     held_out : clients that are never in a cohort
     """
 
@@ -56,13 +56,12 @@ class Server:
         state: State,
         private: ClientStore,
         memory: ClientStore,
-        chunk: int,
-        say: Callable[[str], None],
+        chunk: Chunk,
         held_out: Sequence[int] = (),
     ):
         self.trainer, self.channel, self.state = trainer, channel, state
         self.private, self.memory = private, memory
-        self.chunk, self.say, self.held_out = chunk, say, frozenset(held_out)
+        self.chunk, self.held_out = chunk, frozenset(held_out)
         self.method, self.training, self.seed = trainer.method, trainer.training, trainer.seed
 
     def round(self, round_number: int) -> dict[str, Any]:
@@ -90,8 +89,10 @@ class Server:
         weights = self._weights(cohort).to(device)
         # a norm is finite exactly if all values are (and no square overflows), and takes one pass
         finite = bool(torch.isfinite(losses).all()) and math.isfinite(norm(messages))
+        if finite:
+            found = self.method.diagnostics(state.shared, messages, weights, observed)
+            row |= declared_values(self.method, found)
         if messages and finite:
-            row |= self.method.diagnostics(state.shared, messages, weights)
             streams = [stream(self.seed, "channel", round_number, client) for client in cohort]
             memory = self.memory.gather(cohort, device)
             channel = self.channel.relative_to(state.shared)
@@ -110,7 +111,6 @@ class Server:
                 uplink = delivery.uplink_bytes
                 downlink = [down + extra for down, extra in zip(downlink, delivery.downlink_bytes, strict=True)]
         if finite:
-            row |= gates.dynamics(observed)
             self.private.scatter(cohort, private)
             for client in self._everyone() if self.method.pooled else cohort:
                 state.seen[client] = round_number
@@ -153,42 +153,29 @@ class Server:
         return torch.from_numpy(weights)
 
     def _train(self, cohort: list[int], round_number: int, factor: float) -> tuple[Tree, Tree, Tree, torch.Tensor]:
-        """Messages, new private leaves, what became of gates, and losses of the cohort, stacked in cohort order."""
+        """Messages, new private leaves, what was observed, and losses of the cohort, stacked in cohort order."""
         order = sorted(cohort, key=lambda client: (-self.trainer.steps(client), client))
-        messages, private, observed, losses = [], [], [], []
-        start = 0
-        while start < len(order):
-            clients = order[start : start + self.chunk]
-            try:
-                message, kept, seen, loss = self._train_chunk(clients, round_number, factor)
-            except torch.OutOfMemoryError:
-                if len(clients) == 1:
-                    raise
-                self.chunk = max(1, len(clients) // 2)
-                self.say(f"out of memory with {len(clients)} clients at once; going on with {self.chunk}")
-                torch.cuda.empty_cache()
-                continue
-            messages.append(message)
-            private.append(kept)
-            observed.append(seen)
-            losses.append(loss)
-            start += len(clients)
+        done = self.chunk.each(order, lambda clients: self._train_chunk(clients, round_number, factor))
+        messages, private, observed, losses = zip(*(result for _, result in done), strict=True)
         back = torch.tensor([order.index(client) for client in cohort])
-        losses = torch.cat(losses).cpu()[back]
-        return _reorder(messages, back), _reorder(private, back), _reorder(observed, back), losses
+        return (
+            _reorder(messages, back),
+            _reorder(private, back),
+            _reorder(observed, back),
+            torch.cat(losses).cpu()[back],
+        )
 
     def _train_chunk(
-        self, clients: list[int], round_number: int, factor: float
+        self, clients: Sequence[int], round_number: int, factor: float
     ) -> tuple[Tree, Tree, Tree, torch.Tensor]:
         received = expand(self.state.shared, len(clients))
         own = self.private.gather(clients, self.trainer.population.device)
         trained = self.trainer.train(clients, received, own, round_number, factor)
         message, private = self.method.finish(trained.result)
-        observed = gates.observe(self.method.gates(own), self.method.gates(private), trained.gradients)
-        return message, private, observed, trained.losses
+        return message, private, self.method.observe(own, private, trained.gradients), trained.losses
 
 
-def _reorder(parts: list[Tree], index: torch.Tensor) -> Tree:
+def _reorder(parts: Sequence[Tree], index: torch.Tensor) -> Tree:
     whole = concatenate(parts)
     if torch.equal(index, torch.arange(len(index))):
         return whole

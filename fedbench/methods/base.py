@@ -8,7 +8,7 @@ independently.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -95,8 +95,12 @@ class Method:
     """False for methods whose rows in byte tables are zero by construction."""
     additive = True
     """Whether `aggregate` just adds the mean message, so that a client can do it itself from that mean."""
-    gate_leaves: tuple[str, ...] = ()
-    """Prefixes of the private leaves that hold learned gates' logits, one number each; their gradients are followed."""
+    columns: Mapping[str, str] = {}
+    """Columns that it adds to rounds.csv, in order, each with its meaning in one line."""
+    tables: Mapping[str, Mapping[str, str]] = {}
+    """Tables of its own beside rounds.csv: the file's name, and its columns as above."""
+    followed_leaves: tuple[str, ...] = ()
+    """Prefixes of private leaves of one number each, whose gradients are followed for :meth:`observe`."""
     context_images = 0
     """How many of its own training images a client looks at before it is evaluated with its own weights."""
 
@@ -192,16 +196,39 @@ class Method:
         """
         return {}
 
-    def gates(self, private: Tree) -> dict[tuple[int, str], Tensor]:
-        """Gate values per (block, kind of site), each [K]; {} for methods without gates."""
+    def observe(self, before: Tree, after: Tree, gradients: Tree) -> Tree:
+        """What :meth:`diagnostics` needs to know of K clients' participations, stacked.
+
+        Parameters
+        ----------
+        before, after : private leaves
+        gradients : sums over a participation's steps, penalties included and before clipping, float64: ``steps`` [K],
+            ``sum`` and ``squares`` [K, leaves] of the followed leaves; {} where none trains
+        """
         return {}
 
-    def diagnostics(self, shared: Tree, messages: Tree, weights: Tensor) -> dict[str, float]:
-        """Extra columns of rounds.csv from one round's messages [K, ...] and their weights [K]."""
+    def diagnostics(self, shared: Tree, messages: Tree, weights: Tensor, observed: Tree) -> dict[str, float]:
+        """Declared columns of a trained round.
+
+        Parameters
+        ----------
+        shared : what the cohort received
+        messages : [K, ...]; {} where nothing travels
+        weights : Tensor [K], summing to one
+        observed : what :meth:`observe` gave, of the whole cohort
+        """
+        return {}
+
+    def private_diagnostics(self, private: Tree) -> dict[str, float]:
+        """Declared columns of an evaluated round, from the private leaves of all clients that have taken part."""
+        return {}
+
+    def rows(self, clients: Sequence[int], private: Tree) -> dict[str, list[dict[str, Any]]]:
+        """Rows of its declared tables, from the last private leaves of the clients that have taken part."""
         return {}
 
     def facts(self) -> dict[str, Any]:
-        """Extra entries of summary.json that do not change over rounds."""
+        """What summary.json says under ``facts``, and what does not change over rounds."""
         return {}
 
 

@@ -12,8 +12,10 @@ m = 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from fedbench.methods import _gates
 from fedbench.methods._lora_only import adapter_mismatch
 from fedbench.methods.base import Group, Method, Phase
 from fedbench.options import Float, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, options
@@ -66,7 +68,9 @@ class FedSDG(Method):
 
     options: FedSDGOptions
     task: DualLoraTask
-    gate_leaves = ("gate.",)
+    columns = _gates.COLUMNS
+    tables: ClassVar = {_gates.TABLE: _gates.TABLE_COLUMNS}
+    followed_leaves = ("gate.",)
 
     @staticmethod
     def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
@@ -120,6 +124,7 @@ class FedSDG(Method):
         return shared if self.options.head == "shared" else {**shared, **self._head}
 
     def gates(self, private: Tree) -> dict[tuple[int, str], Tensor]:
+        """Gates per (block, kind of site), each [K]."""
         from fedbench.lazy import torch
 
         clients = next(iter(private.values())).shape[0]
@@ -128,3 +133,15 @@ class FedSDG(Method):
             gate = self.task.gate(site, private)
             values[site.block, site.kind] = gate if self.options.gate == "learned" else torch.full((clients,), gate)
         return values
+
+    def observe(self, before: Tree, after: Tree, gradients: Tree) -> Tree:
+        return _gates.observe(self.gates(before), self.gates(after), gradients)
+
+    def diagnostics(self, shared: Tree, messages: Tree, weights: Tensor, observed: Tree) -> dict[str, float]:
+        return _gates.dynamics(observed)
+
+    def private_diagnostics(self, private: Tree) -> dict[str, float]:
+        return _gates.means(self.gates(private))
+
+    def rows(self, clients: Sequence[int], private: Tree) -> dict[str, list[dict[str, Any]]]:
+        return {_gates.TABLE: _gates.rows(clients, self.gates(private))}

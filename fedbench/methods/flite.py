@@ -11,7 +11,7 @@ learning rate, so weights move by about learning_rate * sqrt(d); compare dimensi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedbench.methods.base import Group, Method, Phase, lacks
 from fedbench.options import PositiveInt, options
@@ -56,6 +56,9 @@ class FLITE(Method):
 
     options: FLITEOptions
     task: AffineMapTask
+    columns: ClassVar = {
+        "identity_error": "largest |mean of the clients' weights - weights of the mean latent|, before the channel"
+    }
 
     @staticmethod
     def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
@@ -97,7 +100,7 @@ class FLITE(Method):
         numbers = choice.dimension if choice.latent == "z" else choice.rank
         return self.training.learning_rate * (choice.match_dimension / numbers) ** 0.5
 
-    def diagnostics(self, shared: Tree, messages: Tree, weights: Tensor) -> dict[str, float]:
+    def diagnostics(self, shared: Tree, messages: Tree, weights: Tensor, observed: Tree) -> dict[str, float]:
         latents = shared["latent"] + messages["latent"]
         return {"identity_error": self.task.identity_error(latents, weights)}
 

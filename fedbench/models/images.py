@@ -56,7 +56,7 @@ def normalise(
     """
     scale, shift = _affine(mean, std, images.device)
     # Normalising is affine and the resizing weights sum to one, so the cheaper order (small images first) is exact.
-    result = images.to(torch.float32).mul_(scale).add_(shift)
+    result = images.float().mul_(scale).add_(shift)
     if input_size is not None and tuple(input_size) != tuple(images.shape[-2:]):
         result = functional.interpolate(
             result, size=tuple(input_size), mode="bilinear", align_corners=False, antialias=True

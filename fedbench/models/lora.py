@@ -134,9 +134,9 @@ def per_client(x: Tensor, clients: int) -> Tensor:
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...], std: float) -> Tensor:
     """A float32 tensor of independent N(0, std^2) values from a keyed stream."""
-    return torch.from_numpy(rng.standard_normal(shape, dtype="float32") * std).to(torch.float32)
+    return torch.from_numpy(rng.standard_normal(shape, dtype="float32") * std).float()
 
 
 def uniform(rng: np.random.Generator, shape: tuple[int, ...], bound: float) -> Tensor:
     """A float32 tensor of independent U(-bound, bound) values from a keyed stream."""
-    return torch.from_numpy((rng.random(shape, dtype="float32") * 2 - 1) * bound).to(torch.float32)
+    return torch.from_numpy((rng.random(shape, dtype="float32") * 2 - 1) * bound).float()

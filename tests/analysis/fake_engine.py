@@ -71,7 +71,8 @@ def write_folder(out: Path, process: Process) -> None:
                      (("wall", 1), ("cpu", 0.9), ("train", 0.7), ("eval", 0.2))}  # fmt: skip
     made_of = identity(process.spec.digest, store.meta["sha256"], partition.sha256, "2" * 64)
     run = SimpleNamespace(
-        identity=made_of, state=state, spec=process.spec, store=store, partition=partition, one_time_bytes=process.one_time_bytes,
+        identity=made_of,
+        state=state, spec=process.spec, store=store, partition=partition, one_time_bytes=process.one_time_bytes,
         method=SimpleNamespace(communicates=process.communicates, facts=dict), device=torch.device("cpu"), threads=1,
         private_parameters=process.private, total_parameters=process.total, chunk=10,
     )  # fmt: skip

@@ -9,6 +9,7 @@ from support import SIZES, Watch, base_weights, make_spec, ragged_partition, run
 from torch.nn import functional
 
 from fedbench.engine import evaluate
+from fedbench.engine.chunk import Chunk
 from fedbench.engine.evaluate import Evaluator
 from fedbench.models.build import build_model
 from fedbench.models.images import normalise
@@ -133,7 +134,7 @@ def test_evaluation_draws_nothing_and_changes_nothing(local, digits, ragged, tmp
     run.private.trees = copy.deepcopy(outcome.state.private)
     before = torch.random.get_rng_state()
     first = run.evaluator.evaluate({}, run.private, sorted(run.private.trees))
-    second = Evaluator(run.trainer, 2).evaluate({}, run.private, sorted(run.private.trees)[::-1])
+    second = Evaluator(run.trainer, Chunk(2, print)).evaluate({}, run.private, sorted(run.private.trees)[::-1])
     assert torch.equal(torch.random.get_rng_state(), before)
     np.testing.assert_array_equal(first.personal, second.personal)
     np.testing.assert_array_equal(first.validation, second.validation)

@@ -120,8 +120,10 @@ def test_results_of_another_spec_are_refused_until_told_to_overwrite(tmp_path, d
     assert outcome.summary["digest"] == make_spec(**SPEC).digest
 
 
-@pytest.mark.parametrize("function", ["fsync", "replace"])
-@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("function", "call"),
+    [(function, call) for function in ("fsync", "replace") for call in (1, 2, 3)] + [("replace", 5)],
+)
 def test_full_disk_is_one_clear_line_and_leaves_no_result(function, call, tmp_path, digits, ragged, monkeypatch):
     """Three files are written; whichever fails, no later stage finds a summary."""
     spec = make_spec(model="mlp", rounds=1)
@@ -140,17 +142,22 @@ def test_full_disk_is_one_clear_line_and_leaves_no_result(function, call, tmp_pa
     assert run_cell(tmp_path / "full", digits, ragged, spec).numbers() == expected.numbers()
 
 
-@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize("call", range(1, 7))
 def test_failed_overwriting_leaves_no_mixture(call, tmp_path, digits, ragged, monkeypatch):
-    run_cell(tmp_path, digits, ragged, make_spec(model="mlp", rounds=1, learning_rate=0.5))
+    """Three files are written aside, which leaves the old ones alone, and then moved."""
+    old = run_cell(tmp_path, digits, ragged, make_spec(model="mlp", rounds=1, learning_rate=0.5))
+    before = {path.name: path.read_bytes() for path in old.folder.iterdir() if path.name != "log.txt"}
     spec = make_spec(model="mlp", rounds=1)
     with monkeypatch.context() as patched:
         fail_at(patched, "replace", call)
         with pytest.raises(FedbenchError, match="No space left on device"):
             run_cell(tmp_path, digits, ragged, spec, overwrite=True)
-    assert "summary.json" not in names(tmp_path / "run"), "the old summary would vouch for the new tables"
+    if call <= 3:
+        assert {path.name: path.read_bytes() for path in old.folder.iterdir() if path.name != "log.txt"} == before
+    else:
+        assert names(old.folder) == {"log.txt", "rounds.csv", "clients.csv"}, "no summary vouches for a mixture"
     expected = run_cell(tmp_path / "fresh", digits, ragged, spec)
-    assert run_cell(tmp_path, digits, ragged, spec).numbers() == expected.numbers()
+    assert run_cell(tmp_path, digits, ragged, spec, overwrite=True).numbers() == expected.numbers()
 
 
 def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, digits, ragged, monkeypatch):

@@ -11,6 +11,7 @@ from fedbench.channels.build import build_channel
 from fedbench.config import parse_entry
 from fedbench.engine import server
 from fedbench.engine.checkpoint import State
+from fedbench.engine.chunk import Chunk
 from fedbench.engine.clients import Trained
 from fedbench.engine.server import Server, rate, sample_cohort
 from fedbench.engine.store import ClientStore
@@ -95,7 +96,7 @@ def make_server(trainer, channel=None, chunk=8, create_memory=dict):
     )
     private.trees, memory.trees = state.private, state.memory
     lines = []
-    made = Server(trainer, channel, state, private, memory, chunk, lines.append)
+    made = Server(trainer, channel, state, private, memory, Chunk(chunk, lines.append))
     made.lines = lines
     return made
 

@@ -12,6 +12,7 @@ from support import (
     base_weights,
     build_run,
     fitting_models,
+    in_float64,
     make_spec,
     run_cell,
     trees_of,
@@ -25,8 +26,6 @@ from fedbench.randomness import stream
 from fedbench.registry import METHODS
 from fedbench.tree import add, expand, rows
 
-# SGD rather than Adam: where a gradient is zero but for rounding, Adam makes a full step of that rounding. Adam
-# and AdamW on ragged clients are compared with a plain loop in tests/engine.
 TRAINING = {
     "rounds": 3,
     "participation": 0.67,
@@ -46,7 +45,7 @@ every_method = pytest.mark.parametrize("method", list(METHODS))
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory, digits, ragged):
-    """The run that others are compared with, two clients at a time; made once per method."""
+    """The run that others equal bit for bit, two clients at a time; made once per method."""
     made: dict[str, Outcome] = {}
 
     def get(method: str) -> Outcome:
@@ -59,16 +58,31 @@ def reference(tmp_path_factory, digits, ragged):
     return get
 
 
+@pytest.fixture(scope="module")
+def one_by_one(tmp_path_factory, digits, ragged):
+    """The same run in float64, one client at a time, for those that equal it but for rounding."""
+    made: dict[str, Outcome] = {}
+
+    def get(method: str) -> Outcome:
+        if method not in made:
+            folder = tmp_path_factory.mktemp(method)
+            with in_float64():
+                made[method] = run_cell(folder, digits, ragged, make_spec(method, **TRAINING), chunk=1)
+        return made[method]
+
+    return get
+
+
 def assert_close_runs(first: Outcome, second: Outcome) -> None:
-    """Equal to float rounding: tables and final trees."""
-    assert_equal_trees(trees_of(first.state), trees_of(second.state), tolerance=1e-5)
+    """Equal to float64's rounding: tables and final trees."""
+    assert_equal_trees(trees_of(first.state), trees_of(second.state), tolerance=1e-10)
     for name, table in first.numbers().items():
         for row, other in zip(table, second.numbers()[name], strict=True):
             for column, value in row.items():
                 if column in EXACT_COLUMNS or not _is_number(value):
                     assert value == other[column], f"{name} {column}"
                 else:
-                    assert float(value) == pytest.approx(float(other[column]), rel=1e-4, abs=1e-6), f"{name} {column}"
+                    assert float(value) == pytest.approx(float(other[column]), rel=1e-9, abs=1e-12), f"{name} {column}"
 
 
 def _is_number(text: str) -> bool:
@@ -80,9 +94,12 @@ def _is_number(text: str) -> bool:
 
 
 @every_method
-@pytest.mark.parametrize("chunk", [1, 64])
-def test_chunk_size_changes_nothing_but_rounding(method, chunk, tmp_path, digits, ragged, reference):
-    assert_close_runs(reference(method), run_cell(tmp_path, digits, ragged, make_spec(method, **TRAINING), chunk))
+@pytest.mark.parametrize("chunk", [2, 64])
+def test_chunk_size_changes_nothing_but_rounding(method, chunk, tmp_path, digits, ragged, one_by_one):
+    with in_float64():
+        together = run_cell(tmp_path, digits, ragged, make_spec(method, **TRAINING), chunk)
+    assert {leaf.dtype for leaf in together.state.shared.values()} <= {torch.float64}
+    assert_close_runs(one_by_one(method), together)
 
 
 @every_method
@@ -132,25 +149,28 @@ def test_evaluating_less_often_changes_no_training_number(method, tmp_path, digi
 
 
 @every_method
-def test_order_of_the_cohort_is_irrelevant(method, tmp_path, digits, ragged, reference, monkeypatch):
-    forwards = reference(method)  # before the patch: it may be this test that makes it
+def test_order_of_the_cohort_is_irrelevant(method, tmp_path, digits, ragged, one_by_one, monkeypatch):
+    forwards = one_by_one(method)  # before the patch: it may be this test that makes it
     sample = server.sample_cohort
     monkeypatch.setattr(server, "sample_cohort", lambda *arguments: sample(*arguments)[::-1])
-    backwards = run_cell(tmp_path, digits, ragged, make_spec(method, **TRAINING), chunk=2)
-    assert_equal_trees(trees_of(backwards.state), trees_of(forwards.state), tolerance=1e-5)
+    with in_float64():
+        backwards = run_cell(tmp_path, digits, ragged, make_spec(method, **TRAINING), chunk=2)
+    assert_equal_trees(trees_of(backwards.state), trees_of(forwards.state), tolerance=1e-10)
     for row, other in zip(backwards.rounds, forwards.rounds, strict=True):
         assert row["cohort"].split() == other["cohort"].split()[::-1]
         if row["cohort"]:
-            assert float(row["train_loss"]) == pytest.approx(float(other["train_loss"]), rel=1e-4)
+            assert float(row["train_loss"]) == pytest.approx(float(other["train_loss"]), rel=1e-9)
 
 
 @every_method
 def test_order_inside_a_chunk_is_irrelevant(method, tmp_path, digits, ragged):
-    run = build_run(tmp_path, digits, ragged, make_spec(method, **TRAINING, local_steps=3))
+    with in_float64():
+        run = build_run(tmp_path, digits, ragged, make_spec(method, **TRAINING, local_steps=3))
     if not run.rounds:
         pytest.skip(f"{method} does not train")
     clients = list(range(len(run.trainer.population.trainers)))
 
+    @in_float64()
     def train(order):
         received, private = expand(run.state.shared, len(order)), run.private.gather(order, run.device)
         trained = run.trainer.train(order, received, private, 1, 1.0)
@@ -158,7 +178,7 @@ def test_order_inside_a_chunk_is_irrelevant(method, tmp_path, digits, ragged):
         back = torch.tensor([order.index(client) for client in clients])
         return {"message": rows(message, back), "kept": rows(kept, back), "loss": {"": trained.losses[back]}}
 
-    assert_equal_trees(train(clients), train(clients[::-1]), tolerance=1e-5)
+    assert_equal_trees(train(clients), train(clients[::-1]), tolerance=1e-10)
 
 
 @every_method
@@ -224,7 +244,10 @@ def test_inputs_stay_as_they_were(method, tmp_path, digits, ragged):
         message, kept = run.method.finish(trained.result)
         moved = copies_of(message, kept)
         assert_equal_trees(copies(), before)
-        run.method.diagnostics(shared, message, weights)
+        observed = run.method.observe(private, kept, trained.gradients)
+        run.method.diagnostics(shared, message, weights, observed)
+        run.method.private_diagnostics(kept)
+        run.method.rows(clients, kept)
         mean = {name: leaf.mean(0) for name, leaf in message.items()}
         if message:
             run.method.aggregate(shared, mean, server_state, 0.5)
