@@ -16,6 +16,7 @@ from fedbench.engine.evaluate import Evaluation
 from fedbench.engine.server import Server
 from fedbench.engine.summary import summarise
 from fedbench.identity import identity
+from fedbench.methods import _gates
 from fedbench.partition.base import Partition
 from fedbench.spec import RunSpec
 
@@ -74,11 +75,12 @@ def write_folder(out: Path, process: Process) -> None:
         identity=made_of,
         state=state, spec=process.spec, store=store, partition=partition, one_time_bytes=process.one_time_bytes,
         method=SimpleNamespace(communicates=process.communicates, facts=dict), device=torch.device("cpu"), threads=1,
-        private_parameters=process.private, total_parameters=process.total, chunk=10,
+        private_parameters=process.private, total_parameters=process.total, chunk=SimpleNamespace(size=10),
     )  # fmt: skip
     with patch.multiple(environment, **PLACE):
         summary = summarise(run)
-    results.write_results(out, state, store, partition, process.gates(), summary)
+    tables = {_gates.TABLE: (list(_gates.TABLE_COLUMNS), process.gates())}
+    results.write_results(out, state, store, partition, list(_gates.COLUMNS), tables, summary)
 
 
 def _round(state: State, process: Process, number: int) -> None:
