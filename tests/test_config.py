@@ -90,7 +90,7 @@ def cell(model="vit", method="fedsdg", seed=0):
         ("seeds", [], r"config\.seeds: .*at least 1"),
         ("results", "", r"config\.results: "),
         ("results", "a{b}", r"config\.results: "),
-        ("results", "a b", r"config\.results: a folder.s name may have letters, digits and \. / _ "),
+        ("results", "a b", r"config\.results: a folder.s name may have letters, digits and the characters \. / _ "),
         ("results", "~/a", r"config\.results: "),
         ("results", "a'$(b)", r"config\.results: "),
         ("channels", 3, r"config\.channels: input should be an object"),
