@@ -183,7 +183,7 @@ def test_a_base_of_public_samples_needs_some():
     values["bases"]["start"]["data"] = "public"
     assert spec_of(values).base.data == "public"
     del values["datasets"]["digits"]["public"]
-    with pytest.raises(FedbenchError, match="trains on a public share, but .* has no 'public' key"):
+    with pytest.raises(FedbenchError, match=r"trains on a public share, but .* has no 'public' key"):
         spec_of(values)
     values["bases"]["start"]["data"] = "all"
     spec_of(values)
