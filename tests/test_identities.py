@@ -176,3 +176,14 @@ def test_matching_keeps_to_one_experiment():
     assert [cell.method for cell in plan.match(None, "second")] == ["other"]
     assert [cell.method for cell in plan.match("*/vit/*", "second")] == ["other"]
     assert [cell.method for cell in plan.match("results/runs/*/mine/*")] == ["mine"], "a target's whole name will do"
+
+
+def test_a_base_of_public_samples_needs_some():
+    values = copy.deepcopy(VALUES)
+    values["bases"]["start"]["data"] = "public"
+    assert spec_of(values).base.data == "public"
+    del values["datasets"]["digits"]["public"]
+    with pytest.raises(FedbenchError, match=r"trains on a public share, but .* has no 'public' key"):
+        spec_of(values)
+    values["bases"]["start"]["data"] = "all"
+    spec_of(values)

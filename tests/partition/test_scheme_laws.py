@@ -120,3 +120,14 @@ def test_pathological_clients_share_classes_with_different_others(make, make_sto
     counts = np.array(make(make_store(), scheme="pathological", clients=20, classes_per_client=2).meta["counts"])
     pairs = {tuple(np.flatnonzero(row)) for row in counts}
     assert len(pairs) > 8
+
+
+def test_classes_with_one_holder_more_are_drawn(make, make_store):
+    """12 clients with 2 of 10 classes: four classes have three holders, and not always the same four."""
+    fuller = set()
+    for seed in range(5):
+        keys = {"scheme": "pathological", "clients": 12, "classes_per_client": 2}
+        holders = (np.array(make(make_store(), seed, **keys).meta["counts"]) > 0).sum(axis=0)
+        assert sorted(holders) == [2] * 6 + [3] * 4
+        fuller.add(tuple(np.flatnonzero(holders == 3)))
+    assert len(fuller) > 2
