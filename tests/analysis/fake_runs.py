@@ -5,11 +5,13 @@ it has one; validation is highest in an earlier round, so that the last, the bes
 differ. Clients lie around the mean, closer from round to round. :mod:`fake_engine` has the engine write the folders.
 """
 
+import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from math import exp, pi, sin
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from fake_engine import write_folder
@@ -142,8 +144,23 @@ def make_world(
     return World(config, recipes)
 
 
+_WRITTEN: dict[str, TemporaryDirectory] = {}
+
+
 def write_runs(world: World, paths: Paths) -> None:
-    """Write the folder of every run of the world's config, and of every partition."""
+    """Write the folder of every run of the world's config, and of every partition.
+
+    Many tests want the same runs under other experiments: they are written once and copied.
+    """
+    runs = replace(world, config=replace(world.config, experiments={}))
+    key = repr((runs, cells(world.config)))
+    if key not in _WRITTEN:
+        _WRITTEN[key] = TemporaryDirectory(prefix="fedbench-fake-runs-")
+        _write_runs(world, Paths(Path(_WRITTEN[key].name)))
+    shutil.copytree(_WRITTEN[key].name, paths.root, dirs_exist_ok=True)
+
+
+def _write_runs(world: World, paths: Paths) -> None:
     for cell in cells(world.config):
         if cell not in world.absent:
             write_run(world, cell, paths)

@@ -435,3 +435,35 @@ def test_partitions_are_those_of_the_first_seed(distinct):
     for axes in figure.axes:
         assert words(axes) == ["JS distance 0.56 · 4.2 effective classes\n1,091 to 2,111 samples"]
         assert (axes.get_xlabel(), axes.get_ylabel()) == ("Class", "Client")
+
+
+def spreads(figure):
+    """Lengths of what shows a spread over seeds: intervals, bands and error bars."""
+    found = []
+    for axes in figure.axes:
+        found += [np.ptp(line.get_xdata()) for line in labelled(axes, "_interval")]
+        bands = [band for band in axes.collections if band.get_label() in ("_band", "_range")]
+        found += [np.ptp(path.vertices[:, 1]) for band in bands for path in band.get_paths()]
+        bars = [bar for one in axes.containers if hasattr(one, "has_yerr") for bar in one.lines[2]]
+        found += [np.ptp(segment) for bar in bars for segment in bar.get_segments() if np.ptp(segment, axis=0).any()]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("ablation", {}),
+        ("byte-budget", {}),
+        ("gate-dynamics", {}),
+        ("learning-curves", {}),
+        ("newcomers", {}),
+        ("pareto", {"axis": "total"}),
+        ("precision", {}),
+        ("sweep", {"x": "partition.clients"}),
+    ],
+)
+def test_two_seeds_have_a_spread_and_one_has_none(distinct, name, options):
+    data = of(distinct(), C)
+    for seeds in ([1], [1, 2]):
+        few = {part: getattr(data, part)[getattr(data, part).seed.isin(seeds)] for part in ("runs", "rounds", "gates")}
+        assert bool(spreads(draw(replace(data, **few), name, **options))) == (len(seeds) > 1)
