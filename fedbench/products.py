@@ -38,8 +38,12 @@ class Product:
     marks: Mapping[str, Mark]
     alone: bool = True
 
-    def check(self, folder: Path) -> None:
+    def check(self, folder: Path, more: Iterable[str] = ()) -> None:
         """Make sure that writing this product to `folder` destroys nothing else.
+
+        Parameters
+        ----------
+        more : names of further files that will be written
 
         Raises
         ------
@@ -50,12 +54,12 @@ class Product:
         others = [name for name, is_folder in found.items() if is_folder or name not in self.files]
         if self.alone and others:
             raise FedbenchError(f"{Path(folder) / min(others)}: no part of {self.what}; {ADVICE}")
-        self.check_files(folder)
+        self.check_files(folder, more)
 
-    def check_files(self, folder: Path) -> None:
+    def check_files(self, folder: Path, more: Iterable[str] = ()) -> None:
         """The same for files of the product's names only, whatever else lies beside them."""
         found = _entries(folder)
-        held = [name for name in self.files if name in found and _size(Path(folder) / name)]
+        held = [name for name in (*self.files, *more) if name in found and _size(Path(folder) / name)]
         if held and not any(mark(Path(folder) / name) for name, mark in self.marks.items() if name in held):
             raise FedbenchError(f"{Path(folder) / held[0]}: not made by fedbench as part of {self.what}; {ADVICE}")
 
@@ -163,7 +167,7 @@ BASE = Product("a base", ("base.safetensors", "base.json"), {"base.json": _json(
 STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^ \n]* "
 RUN = Product(
     "a run",
-    ("rounds.csv", "clients.csv", "domains.csv", "gates.csv", "summary.json", "log.txt"),
+    ("rounds.csv", "clients.csv", "domains.csv", "summary.json", "log.txt"),
     {
         "log.txt": _begins(STAMP + rb"(run [0-9a-f]{16} \(|continuing after round |(a )?checkpoint )"),
         "summary.json": _json("cell", "digest", "spec", "selections"),

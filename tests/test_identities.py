@@ -75,7 +75,7 @@ def keys():
 
 
 # A channel's name, a base's name and labels change no number; `training` is merged into the run's own.
-FREE = {("method", "entry", "channel")}
+FREE = {("method", "entry", "channel"), ("partition", "entry", "max_moved")}
 INPUTS = {
     "data_spec": {"dataset"},
     "partition_spec": {"dataset", "partition"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import numpy as np
 
 from fedbench.errors import FedbenchError
 from fedbench.io import read_sealed, write_csv, write_sealed, writing_errors
+from fedbench.temporary import NEW, remove_leftovers, temporary_folder
 
 if TYPE_CHECKING:
     from fedbench.data.base import Store
@@ -191,8 +191,11 @@ def write_results(
         "domains.csv": (DOMAIN_COLUMNS, domain_rows(state, store, partition)),
         **tables,
     }
-    with writing_errors(out), tempfile.TemporaryDirectory(dir=out, prefix=".results.") as aside:
-        aside = Path(aside)
+    with writing_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(out, (*tables, SUMMARY))
+    with writing_errors(out), temporary_folder(out / "results", ()) as place:
+        aside = place / NEW
         files = {name: write_csv(aside / name, header, rows) for name, (header, rows) in tables.items() if rows}
         write_sealed(aside / SUMMARY, summary | {"files": files})
         earlier = _tables_of(out)

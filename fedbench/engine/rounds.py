@@ -83,7 +83,7 @@ def run(
     with writing_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     with alone(out, checkpoint, say, time_limit):
-        RUN.check(out)
+        RUN.check(out, METHODS[spec.method.entry.method].target.tables)
         wanted = identity(spec.digest, store.meta["sha256"], partition.sha256, base.sha256)
         if _is_complete(out, wanted, overwrite, say):
             return
