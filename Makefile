@@ -1,5 +1,6 @@
 # make demo   the whole pipeline on embedded data, in minutes       make test   the tests
 # make lint   what the tests cannot see                             make clean  the environment and caches, not results
+# make test-machines   the numerical tests as other processors run them, in an hour or two
 # make test-slurm   the slow tests on SLURM clusters of one and two nodes too (root on Debian)
 # Nothing but Python >= 3.11 with venv and a package index is needed; PYTHON=python3.12 chooses another interpreter.
 PYTHON ?= python3
@@ -8,7 +9,7 @@ BIN := $(VENV)/bin
 SNAKEMAKE := $(BIN)/snakemake --profile workflow/profiles/local
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test test-slurm smoke install lint clean
+.PHONY: help demo test test-machines test-slurm smoke install lint clean
 .DELETE_ON_ERROR:
 
 help:
@@ -36,6 +37,9 @@ smoke: $(INSTALLED)
 
 test: $(INSTALLED)
 	$(BIN)/pytest -n auto --dist loadgroup
+
+test-machines: $(INSTALLED)
+	.ci/machines
 
 test-slurm: $(INSTALLED)
 	$(BIN)/pytest tests/slurm -m "slow or not slow"

@@ -28,6 +28,7 @@ def text(kind: str, with_options: bool = False) -> str:
                 f"    {option}: {kind_of}{default}{about}"
                 for option, kind_of, default, about in option_rows(registry[name])
             ]
+            lines += [f"    {line}" for line in added_columns(registry[name])]
     return "\n".join(lines)
 
 
@@ -49,6 +50,15 @@ def option_rows(entry: Entry) -> Iterator[tuple[str, str, str, str]]:
         default = " (required)" if name in required else f" = {_plain(option.get('default'))}"
         about = " ".join(option.get("description", "").split())
         yield name, type_name(option), default, f"  {about}" if about else ""
+
+
+def added_columns(entry: Entry) -> Iterator[str]:
+    """What a method adds to a run's tables, and what it means."""
+    for column, meaning in getattr(entry.target, "columns", {}).items():
+        yield f"rounds.csv {column}: {meaning}"
+    for table, columns in getattr(entry.target, "tables", {}).items():
+        for column, meaning in columns.items():
+            yield f"{table} {column}: {meaning}"
 
 
 def type_name(schema: dict[str, Any]) -> str:

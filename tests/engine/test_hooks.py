@@ -1,6 +1,7 @@
 """What a method may ask of the engine beyond plain phases: order, leaves replaced before a phase, own images."""
 
 import numpy as np
+import pytest
 import torch
 from support import SIZES, build_run, make_spec
 
@@ -47,6 +48,28 @@ def test_leaves_replaced_before_a_phase(tmp_path, digits, ragged):
         trained[start] = run.trainer.train([3, 1], expand(shared, 2), {}, 1, 1.0).result.trained
     for name, leaf in trained["zeros"].items():
         assert torch.equal(leaf, trained["replaced"][name])
+
+
+@pytest.mark.parametrize("local_steps", [None, 2])
+def test_phases_in_epochs_count_epochs_whatever_the_run_counts(local_steps, tmp_path, digits, ragged):
+    """Batches that clients saw, in a phase of two epochs and in a training for evaluation of three."""
+    run = build_run(tmp_path, digits, ragged, make_spec("fedavg", "mlp", local_steps=local_steps))
+
+    def counting(local):
+        return {"batches": local["batches"] + 1}
+
+    def view(local):
+        return {name: leaf for name, leaf in local.items() if name != "batches"}
+
+    own = Phase((Group(("head.",)),), epochs=2, view=view, after_batch=counting)
+    run.method.phases = lambda: (own,)
+    clients = list(range(len(SIZES)))
+    shared, none = expand(run.state.shared, len(SIZES)), {"batches": torch.zeros(len(SIZES))}
+    trained = run.trainer.train(clients, shared, none, 1, 1.0).result.trained
+    batches = [-(-size // 20) for size in SIZES]
+    assert trained["batches"].tolist() == [2 * count for count in batches]
+    _, private = run.trainer.fine_tune(run.method.evaluation_phases(3), clients, shared, none)
+    assert private["batches"].tolist() == [3 * count for count in batches]
 
 
 def test_images_for_the_context_depend_on_the_client_alone(tmp_path, digits, ragged):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from support import SIZES, build_run, make_spec
 
 from fedbench.channels.base import Channel, Delivery
 from fedbench.channels.build import build_channel
@@ -22,7 +23,8 @@ from fedbench.tree import weighted_mean
 
 
 @pytest.mark.parametrize(
-    ("clients", "participation", "size"), [(100, 0.1, 10), (6, 0.67, 4), (7, 1.0, 7), (5, 0.01, 1), (1, 0.1, 1)]
+    ("clients", "participation", "size"),
+    [(100, 0.1, 10), (6, 0.67, 4), (7, 1.0, 7), (5, 0.01, 1), (1, 0.1, 1), (100, 0.29, 29)],
 )
 def test_cohort(clients, participation, size):
     cohorts = [sample_cohort(3, number, clients, participation) for number in range(1, 60)]
@@ -163,6 +165,27 @@ def test_residuals_follow_their_clients(cohorts):
     expected = 1.5 * positions(0, 1, 2) + 2 * positions(50, 51, 52)
     assert torch.equal(made.state.shared["x"], expected)
     assert torch.equal(made.state.memory[1]["x"], 3 * positions(1))
+
+
+def test_the_cohorts_share_is_of_the_clients_that_can_be_drawn():
+    method = Adds(None, None, Training(rounds=1, participation=0.67), 0)
+    shares, aggregate = [], method.aggregate
+    method.aggregate = lambda *arguments: (shares.append(arguments[3]), aggregate(*arguments))[1]
+    made = make_server(FakeTrainer(method, lambda number, client: positions(client), sizes=(5,) * 5))
+    made.held_out = frozenset({1, 4})
+    row = made.round(1)
+    assert set(row["cohort"].split()) < {"0", "2", "3"}
+    assert shares == [pytest.approx(2 / 3)]
+
+
+def test_weights_count_training_samples_only(tmp_path, digits, ragged):
+    """Clients have validation samples in other proportions, which are no part of it."""
+    spec = make_spec("fedavg", "mlp", aggregation="samples", participation=1.0)
+    run = build_run(tmp_path, digits, ragged, spec)
+    seen, uplink = [], run.channel.uplink
+    run.channel.uplink = lambda messages, weights, *rest: (seen.append(weights), uplink(messages, weights, *rest))[1]
+    Server(run.trainer, run.channel, run.state, run.private, run.memory, run.chunk).round(1)
+    assert seen[0].tolist() == pytest.approx([size / sum(SIZES) for size in SIZES])
 
 
 class Drawing(Channel):

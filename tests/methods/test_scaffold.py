@@ -10,24 +10,25 @@ from fedbench.engine import server
 RATE, EPOCHS = 0.1, 3
 
 
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
 @pytest.mark.parametrize("cohorts", [[[0, 1], [0, 1], [0, 1]], [[0], [1], [0]]], ids=["all", "one"])
-def test_three_rounds_by_hand(cohorts, monkeypatch):
-    rate = 0.7
+def test_three_rounds_by_hand(cohorts, schedule, monkeypatch):
+    rate, factors = 0.7, {"constant": (1, 1, 1), "cosine": (1, 0.75, 0.25)}[schedule]
     method = {"method": "scaffold", "server_learning_rate": rate}
-    run, x = mlp_run(method, learning_rate=RATE, local_epochs=EPOCHS)
+    run, x = mlp_run(method, learning_rate=RATE, local_epochs=EPOCHS, schedule=schedule, rounds=3)
     monkeypatch.setattr(server, "sample_cohort", lambda seed, number, *_: cohorts[number - 1])
     zero = combine((0, x))
     c, own = zero, [zero, zero]
     size = 4 * sum(leaf.size for leaf in x.values())
     for number, cohort in enumerate(cohorts, 1):
-        row = run.server.round(number)
+        row, eta = run.server.round(number), RATE * factors[number - 1]
         moves, changes = [], []
         for client in cohort:
             y = x
             for _ in range(EPOCHS):
                 gradient = mlp_gradient(y, client_data(run, client))
-                y = combine((1, y), (-RATE, gradient), (RATE, own[client]), (-RATE, c))
-            after = combine((1, own[client]), (-1, c), (1 / (EPOCHS * RATE), x), (-1 / (EPOCHS * RATE), y))
+                y = combine((1, y), (-eta, gradient), (eta, own[client]), (-eta, c))
+            after = combine((1, own[client]), (-1, c), (1 / (EPOCHS * eta), x), (-1 / (EPOCHS * eta), y))
             moves.append(combine((1, y), (-1, x)))
             changes.append(combine((1, after), (-1, own[client])))
             own[client] = after
