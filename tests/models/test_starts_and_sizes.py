@@ -50,6 +50,23 @@ def test_feddpas_private_b_has_a_hundredth():
     assert float(values.std()) == pytest.approx(0.01, rel=0.1)
 
 
+def test_fedsdgs_private_b_is_bounded_by_the_outputs_of_its_layer():
+    """U(-1/sqrt(d_out), 1/sqrt(d_out)), also where a layer has four times as many inputs."""
+    start = DualLoraTask(vit(), RANK, 8.0, RANK).init_private(stream(0, "test"))
+    values = start["private.trunk.blocks.0.mlp.fc2.B"]
+    assert values.shape == (RANK, 48)
+    assert 0.9 * 48**-0.5 < float(values.abs().max()) <= 48**-0.5
+
+
+def test_a_frozen_head_gives_the_logits_under_adapters():
+    model = classifier("small-vit", head="frozen-orthogonal", **VIT)
+    plain = classifier("small-vit", head="frozen-orthogonal", **VIT)
+    task, images = LoraTask(model, RANK, 8.0), torch.randn(3, 1, 8, 8)
+    leaves = {name: leaf.unsqueeze(0) for name, leaf in task.init(stream(0, "test")).items()}
+    assert not select(leaves, "head.")
+    torch.testing.assert_close(task.logits(leaves, images.unsqueeze(0))[0], plain(images))
+
+
 def test_adapters_sit_on_what_attention_and_ffn_give_back():
     """Where the paper has them: on each block's attention output and second ffn layer."""
     model = vit()
