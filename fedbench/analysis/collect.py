@@ -32,7 +32,7 @@ REQUIRED = {
 }
 
 # Columns of these files that hold names.
-NAMES = ("domain", "site")
+NAMES = ("domain", "site", "name")
 
 AGAIN = "delete the run's folder and run it again"
 
