@@ -72,8 +72,8 @@ WORKLOADS = {
 
 def synthetic(workload):
     """Random images of 32x32 pixels, and a partition that gives every client its share."""
-    from fedbench.data.base import TRAIN, Store
-    from fedbench.partition.base import Partition
+    from fedbench.data.store import TRAIN, Store
+    from fedbench.partition.partition import Partition
 
     rng = np.random.default_rng(SEED)
     count = workload.clients * workload.samples
@@ -94,8 +94,8 @@ def synthetic(workload):
 
 def resolved(workload):
     """The run's spec, through the config like any other run."""
-    from fedbench.config import validate
-    from fedbench.spec import Cell, resolve
+    from fedbench.config.reading import validate
+    from fedbench.config.spec import Cell, resolve
 
     config = validate(
         {
@@ -118,7 +118,7 @@ class Engine:
         import torch
 
         from fedbench.engine.interrupt import StopRequest
-        from fedbench.engine.rounds import Run
+        from fedbench.engine.run import Run
         from fedbench.engine.server import Server
 
         run = Run(
@@ -151,7 +151,7 @@ def both_sides(workload, threads, folder):
     """The plain loop and the engine, at the same starting point."""
     from plain import PlainFedAvg, PlainFedSDG, plain_cnn, plain_mlp
 
-    from fedbench.models.build import Base, build_model
+    from fedbench.models.model import Base, build_model
 
     spec = resolved(workload)
     store, partition = synthetic(workload)

@@ -24,9 +24,9 @@ def sides(depth, wanted):
     import torch
     from torch.nn import functional
 
-    from fedbench.config import parse_entry
+    from fedbench.config.reading import parse_entry
     from fedbench.models.affine_map import AffineMapTask
-    from fedbench.models.build import build_model
+    from fedbench.models.model import build_model
     from fedbench.models.task import Batch
 
     torch.manual_seed(0)

@@ -1,5 +1,5 @@
 """``python -m fedbench``: the command line, also where no script is on the path."""
 
-from fedbench.cli import main
+from fedbench.cli.commands import main
 
 main()

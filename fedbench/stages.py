@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedbench.config.plan import Plan
+from fedbench.config.spec import RunSpec, digest
 from fedbench.errors import FedbenchError
-from fedbench.gpus import resolve
-from fedbench.locking import alone
-from fedbench.outdated import raw_changed, weights_changed
-from fedbench.plan import Plan
-from fedbench.spec import RunSpec, digest
+from fedbench.site.gpus import resolve
+from fedbench.site.locking import alone
+from fedbench.status.outdated import raw_changed, weights_changed
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Workspace:
     def prepare(self, spec: RunSpec) -> Any:
         """Prepare a data set afresh; returns the store."""
         from fedbench.data._summary import lines
-        from fedbench.data.base import prepare
+        from fedbench.data.store import prepare
 
         folder = self.plan.paths.data(spec.cell.dataset)
         self.say(f"preparing data set {spec.cell.dataset} -> {folder}")
@@ -44,7 +44,7 @@ class Workspace:
 
     def store(self, spec: RunSpec) -> Any:
         """The prepared data set, prepared first if it is missing."""
-        from fedbench.data.base import load_store
+        from fedbench.data.store import load_store
 
         folder = self.plan.paths.data(spec.cell.dataset)
         made = folder / "dataset.json"
@@ -65,7 +65,7 @@ class Workspace:
 
     def partition(self, spec: RunSpec) -> Any:
         """Divide a data set over clients afresh; returns the partition."""
-        from fedbench.partition.base import make_partition, repair_text, write
+        from fedbench.partition.partition import make_partition, repair_text, write
 
         store = self.store(spec)
         folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
@@ -78,7 +78,7 @@ class Workspace:
 
     def clients(self, spec: RunSpec) -> Any:
         """The partition, made first if it is missing."""
-        from fedbench.partition.base import load_partition
+        from fedbench.partition.partition import load_partition
 
         store = self.store(spec)
         folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
@@ -92,8 +92,8 @@ class Workspace:
             self._pretrain(spec, folder, checkpoints)
 
     def _pretrain(self, spec: RunSpec, folder: Path, checkpoints: Path) -> None:
-        from fedbench.pretrain import make_base
-        from fedbench.progress import Progress
+        from fedbench.bases.base import make_base
+        from fedbench.site.progress import Progress
 
         device = choose_device(self.device)
         store = self.store(spec)
@@ -113,8 +113,8 @@ class Workspace:
 
     def base(self, spec: RunSpec, checkpoints: Path) -> Any:
         """The base model, made first if it is missing."""
-        from fedbench.io import read_json
-        from fedbench.models.build import load_base
+        from fedbench.files.io import read_json
+        from fedbench.models.model import load_base
 
         folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
         made = folder / "base.json"
@@ -155,9 +155,9 @@ class Workspace:
         fedbench.engine.interrupt.Interrupted
             If the run was told to stop before its last round.
         """
-        from fedbench import allocation
-        from fedbench.engine.rounds import run
-        from fedbench.progress import Progress
+        from fedbench.engine.run import run
+        from fedbench.site import allocation
+        from fedbench.site.progress import Progress
 
         device = choose_device(self.device)
         store, partition, base = self.store(spec), self.clients(spec), self.base(spec, checkpoints)

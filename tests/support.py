@@ -17,17 +17,18 @@ import torch
 
 from fedbench import lazy
 from fedbench.channels import dense
-from fedbench.config import Plugin, parse_entry
-from fedbench.data.base import TEST, TRAIN, Store, prepare
-from fedbench.engine import results, rounds
+from fedbench.config.entries import DatasetEntry, PartitionEntry, Training
+from fedbench.config.reading import Plugin, parse_entry
+from fedbench.config.spec import Cell, RunSpec
+from fedbench.data.store import TEST, TRAIN, Store, prepare
+from fedbench.engine import results
+from fedbench.engine import run as rounds
 from fedbench.engine.interrupt import StopRequest
-from fedbench.entries import DatasetEntry, PartitionEntry, Training
 from fedbench.models import images
-from fedbench.models.build import Base, build_model
+from fedbench.models.model import Base, build_model
 from fedbench.options import options, parse
-from fedbench.partition.base import Partition
+from fedbench.partition.partition import Partition
 from fedbench.registry import BACKBONES, METHODS
-from fedbench.spec import Cell, RunSpec
 from fedbench.tree import Tree
 
 # Ordered by what a training step costs: methods are tested on the first one that they can run with.

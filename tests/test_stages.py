@@ -10,10 +10,10 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
-from fedbench.config import load
+from fedbench.config.plan import Plan
+from fedbench.config.reading import load
+from fedbench.config.spec import Cell
 from fedbench.errors import FedbenchError
-from fedbench.plan import Plan
-from fedbench.spec import Cell
 from fedbench.stages import Workspace, checkpoint_of
 
 SMOKE = Path(__file__).parents[1] / "workflow/configs/smoke.yaml"

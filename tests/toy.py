@@ -6,14 +6,14 @@ import numpy as np
 import torch
 
 from fedbench.channels.dense import Dense, DenseOptions
-from fedbench.config import parse_entry
+from fedbench.config.entries import Training
+from fedbench.config.reading import parse_entry
 from fedbench.engine.checkpoint import State
 from fedbench.engine.chunk import Chunk
+from fedbench.engine.client_store import ClientStore
 from fedbench.engine.clients import ClientTrainer
 from fedbench.engine.server import Server
-from fedbench.engine.store import ClientStore
-from fedbench.entries import Training
-from fedbench.models.build import build_model
+from fedbench.models.model import build_model
 from fedbench.options import parse
 from fedbench.randomness import stream
 from fedbench.registry import METHODS

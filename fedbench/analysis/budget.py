@@ -12,7 +12,7 @@ from fedbench.registry import METHODS
 if TYPE_CHECKING:
     import pandas as pd
 
-    from fedbench.config import Config
+    from fedbench.config.reading import Config
 
 BUDGET = 2e8  # bytes, up and down, of all clients together
 

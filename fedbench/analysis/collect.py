@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from fedbench.analysis.summary import COLUMNS, add_gain_over_local, flatten
-from fedbench.config import Config
-from fedbench.entries import Experiment
+from fedbench.analysis.summary_row import COLUMNS, add_gain_over_local, flatten
+from fedbench.config.entries import Experiment
+from fedbench.config.identity import Present, mismatch, require_agreement
+from fedbench.config.reading import Config
+from fedbench.config.spec import Cell, Paths, cells, resolve
 from fedbench.errors import FedbenchError
-from fedbench.identity import Present, mismatch, require_agreement
-from fedbench.io import damage, read_json, read_sealed
-from fedbench.spec import Cell, Paths, cells, resolve
+from fedbench.files.io import damage, read_json, read_sealed
 
 CELL = ("dataset", "partition", "model", "method", "seed")
 TASK = ("dataset", "partition", "model")
@@ -209,7 +209,7 @@ def collect(config: Config, paths: Paths, experiment: str | None = None) -> Coll
     ------
     FedbenchError
         If a file is damaged, if no run at all is there, or if runs cannot be compared: see
-        :func:`fedbench.identity.require_agreement`.
+        :func:`fedbench.config.identity.require_agreement`.
     """
     wanted = cells(config, experiment)
     rows, records, missing, present = [], {}, [], Present(paths)

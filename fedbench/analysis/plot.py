@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedbench.analysis.collect import ExperimentData, collect
-from fedbench.config import Config, Plugin
+from fedbench.config.reading import Config, Plugin
+from fedbench.config.spec import Paths
 from fedbench.errors import FedbenchError, nearest
-from fedbench.io import write_bytes
-from fedbench.products import check_files
+from fedbench.files.io import write_bytes
+from fedbench.files.products import check_files
 from fedbench.registry import FIGURES
-from fedbench.spec import Paths
 
 # Who drew it, so that only such files are replaced; without dates, so that the same runs give the same files.
 METADATA = {"png": {"Software": "fedbench"}, "pdf": {"Creator": "fedbench", "CreationDate": None}}

@@ -14,19 +14,19 @@ from typing import Any
 import jinja2
 import pandas as pd
 
-from fedbench.analysis import published
+from fedbench.analysis import paper_comparison as published
 from fedbench.analysis.collect import Collection, ExperimentData, Missing, collect, labels, read_partition
 from fedbench.analysis.layout import Layout, lay_out
 from fedbench.analysis.plot import figure_path, require_figure
 from fedbench.analysis.tables import build
 from fedbench.analysis.text import human_bytes, percent, signed
-from fedbench.config import Config
+from fedbench.config.reading import Config
+from fedbench.config.spec import Paths
 from fedbench.errors import FedbenchError
-from fedbench.io import write_text
-from fedbench.partition.base import repair_text
-from fedbench.products import check_files
+from fedbench.files.io import write_text
+from fedbench.files.products import check_files
+from fedbench.partition.partition import repair_text
 from fedbench.registry import FIGURES
-from fedbench.spec import Paths
 
 PAGE_SCALE = 0.6  # CSS pixels per pixel of a figure: 8 points of the figure's text become 11 pixels or so
 
@@ -99,7 +99,7 @@ def report(config: Config, paths: Paths) -> Path:
 
 
 def _cell(collection: Collection):
-    from fedbench.spec import Cell
+    from fedbench.config.spec import Cell
 
     first = collection.runs.iloc[0]
     return Cell(first.dataset, first.partition, first.model, first.method, int(first.seed))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from fedbench.config.spec import Cell, resolve
 from fedbench.errors import FedbenchError, nearest
-from fedbench.spec import Cell, resolve
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedbench.analysis import published
+from fedbench.analysis import paper_comparison as published
 from fedbench.analysis.budget import BUDGET, pools, within_budget
 from fedbench.analysis.collect import Collection, ExperimentData, Task, collect
 from fedbench.analysis.layout import Layout, lay_out, to_latex, to_markdown
@@ -23,13 +23,13 @@ from fedbench.analysis.statistics import (
     paired_difference,
     pareto_frontier,
 )
-from fedbench.analysis.summary import COLUMNS
+from fedbench.analysis.summary_row import COLUMNS
 from fedbench.analysis.trajectory import mean_trajectory
-from fedbench.config import Config
-from fedbench.identity import unrecorded
-from fedbench.io import write_csv, write_text
-from fedbench.products import check_files
-from fedbench.spec import Paths
+from fedbench.config.identity import unrecorded
+from fedbench.config.reading import Config
+from fedbench.config.spec import Paths
+from fedbench.files.io import write_csv, write_text
+from fedbench.files.products import check_files
 
 # "To target" asks for the reference's accuracy but for this much: noise must not decide who ever gets there.
 TARGET_MARGIN = 0.01

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbench.channels._values import require_finite
-from fedbench.channels.base import Channel, Delivery, Streams
+from fedbench.channels.channel import Channel, Delivery, Streams
 from fedbench.tree import add, subtract, weighted_mean, zeros_like
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from fedbench.channels._error_feedback import ErrorFeedback
 from fedbench.registry import CHANNELS
 
 if TYPE_CHECKING:
-    from fedbench.channels.base import Channel
-    from fedbench.config import Plugin
+    from fedbench.channels.channel import Channel
+    from fedbench.config.reading import Plugin
     from fedbench.tree import Tree
 
 

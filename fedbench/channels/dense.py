@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from fedbench.channels._values import from_bytes, to_bytes
-from fedbench.channels.base import Channel, Streams, dense_bytes
+from fedbench.channels.channel import Channel, Streams, dense_bytes
 from fedbench.errors import FedbenchError
 from fedbench.lazy import torch
 from fedbench.options import options

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbench.channels._values import require_finite
-from fedbench.channels.base import Channel, Delivery, Streams
+from fedbench.channels.channel import Channel, Delivery, Streams
 from fedbench.channels.top_k import TopK, TopKOptions
 from fedbench.lazy import torch
 from fedbench.options import NonNegativeInt, PositiveFloat, PositiveFraction, ShareBelowOne, options

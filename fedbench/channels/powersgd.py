@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fedbench.channels._values import require_finite
-from fedbench.channels.base import Channel, Delivery, Streams, dense_bytes
+from fedbench.channels.channel import Channel, Delivery, Streams, dense_bytes
 from fedbench.errors import FedbenchError
 from fedbench.lazy import torch
 from fedbench.options import PositiveInt, options

@@ -25,7 +25,7 @@ from annotated_types import Ge, Le
 from fedbench.channels import _indices
 from fedbench.channels._bits import pack_bits, unpack_bits
 from fedbench.channels._values import flatten, require_finite, split
-from fedbench.channels.base import Channel
+from fedbench.channels.channel import Channel
 from fedbench.lazy import torch
 from fedbench.options import PositiveInt, options
 from fedbench.registry import CHANNELS

@@ -18,7 +18,7 @@ import numpy as np
 
 from fedbench.channels._bits import pack_bits, packed_length, unpack_bits
 from fedbench.channels._values import flatten, require_finite, split
-from fedbench.channels.base import Channel, Delivery, Streams
+from fedbench.channels.channel import Channel, Delivery, Streams
 from fedbench.lazy import torch
 from fedbench.options import options
 from fedbench.registry import CHANNELS

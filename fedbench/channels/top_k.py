@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.channels import _indices
 from fedbench.channels._values import flatten, require_finite, split, to_bytes
-from fedbench.channels.base import Channel
+from fedbench.channels.channel import Channel
 from fedbench.lazy import torch
 from fedbench.options import PositiveFraction, options
 from fedbench.registry import CHANNELS

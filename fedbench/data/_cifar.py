@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedbench.data.base import TEST, TRAIN, Allocate, RawData
+from fedbench.data.store import TEST, TRAIN, Allocate, RawData
 from fedbench.errors import FedbenchError
 from fedbench.options import options
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedbench.data._tree import Tree
-from fedbench.data.base import Allocate
+from fedbench.data.store import Allocate
 from fedbench.errors import FedbenchError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from fedbench.data._decode import formats
 from fedbench.data._tree import Tree, twice
-from fedbench.data.base import TEST, TRAIN
+from fedbench.data.store import TEST, TRAIN
 from fedbench.errors import FedbenchError
 
 # What each level of folders above an image says.

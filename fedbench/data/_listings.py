@@ -12,7 +12,7 @@ from fedbench.data._decode import formats
 from fedbench.data._layouts import Item, check_twice, match_list
 from fedbench.data._names import natural_order
 from fedbench.data._tree import TEXT_BYTES, Tree
-from fedbench.data.base import TEST, TRAIN
+from fedbench.data.store import TEST, TRAIN
 from fedbench.errors import FedbenchError
 
 ANNOTATIONS = "val/val_annotations.txt"

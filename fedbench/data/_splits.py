@@ -12,7 +12,7 @@ from fedbench.errors import FedbenchError, nearest
 from fedbench.randomness import stream
 
 if TYPE_CHECKING:
-    from fedbench.entries import PublicShare
+    from fedbench.config.entries import PublicShare
 
 TRAIN, TEST, PUBLIC, PUBLIC_TEST = range(4)
 

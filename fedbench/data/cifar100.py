@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedbench.data._cifar import CifarOptions, load_cifar
-from fedbench.data.base import Allocate, RawData
+from fedbench.data.store import Allocate, RawData
 from fedbench.registry import DATA_SOURCES
 
 

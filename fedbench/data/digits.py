@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import Field
 
-from fedbench.data.base import Allocate, RawData
+from fedbench.data.store import Allocate, RawData
 from fedbench.errors import FedbenchError
 from fedbench.options import Float, options
 from fedbench.randomness import stream

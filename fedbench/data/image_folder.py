@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from fedbench.data.base import Allocate, RawData
+from fedbench.data.store import Allocate, RawData
 from fedbench.options import options
 from fedbench.registry import DATA_SOURCES
 

@@ -16,7 +16,7 @@ from fedbench.doctor.finding import Finding
 from fedbench.errors import FedbenchError
 
 if TYPE_CHECKING:
-    from fedbench.plan import Plan
+    from fedbench.config.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedbench.commands import ask
 from fedbench.doctor.finding import Finding
 from fedbench.doctor.profile import Profile, read
 from fedbench.errors import FedbenchError, nearest
-from fedbench.progress import size
+from fedbench.site.programs import ask
+from fedbench.site.progress import size
 
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo", "scontrol")
 SECONDS = 20.0

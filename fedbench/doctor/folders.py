@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedbench.doctor.finding import Finding
-from fedbench.progress import size
+from fedbench.site.progress import size
 
 NEEDED_BYTES, WISHED_BYTES = 1e9, 20e9
 

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from fedbench.config import Plugin
+from fedbench.config.plan import Plan
+from fedbench.config.reading import Plugin
+from fedbench.config.spec import digest
 from fedbench.doctor.finding import Finding
 from fedbench.errors import FedbenchError
-from fedbench.io import read_json
-from fedbench.plan import Plan
-from fedbench.spec import digest
+from fedbench.files.io import read_json
 
 # source -> the official folder, the official archive, the folder of its own that they may lie in
 OFFICIAL = {
@@ -33,7 +33,7 @@ def datasets(plan: Plan, data_root: Path) -> Iterator[Finding]:
 
 def partitions(plan: Plan) -> Iterator[Finding]:
     """One line for each finished partition in which clients hold samples that the scheme did not give them."""
-    from fedbench.partition.base import repair_text
+    from fedbench.partition.partition import repair_text
 
     for cell in dict.fromkeys((cell.dataset, cell.partition, cell.seed) for cell in plan.cells):
         dataset, name, seed = cell

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedbench.commands import ask
 from fedbench.doctor.finding import Finding
 from fedbench.errors import FedbenchError
-from fedbench.gpus import CHOSEN, heeds, listed, named, resolve
-from fedbench.progress import size
+from fedbench.site.gpus import CHOSEN, heeds, listed, named, resolve
+from fedbench.site.programs import ask
+from fedbench.site.progress import size
 
 CGROUP = Path("/sys/fs/cgroup")
 MEMINFO = Path("/proc/meminfo")

@@ -86,7 +86,7 @@ def _file(site: Path) -> Path:
 
 
 def _mapping(file: Path) -> dict[str, Any]:
-    from fedbench.plain_yaml import plain_yaml
+    from fedbench.config.plain_yaml import plain_yaml
 
     try:
         values = plain_yaml(file.read_text(encoding="utf-8"), file)

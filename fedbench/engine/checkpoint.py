@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fedbench.errors import FedbenchError
-from fedbench.io import write_bytes
-from fedbench.temporary import remove_leftovers
+from fedbench.files.io import write_bytes
+from fedbench.files.temporary import remove_leftovers
 
 if TYPE_CHECKING:
     from fedbench.tree import Tree

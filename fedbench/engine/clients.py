@@ -20,15 +20,15 @@ from fedbench.engine.batches import Plan, local_steps, make_plan
 from fedbench.engine.gradients import GradientSums
 from fedbench.engine.interrupt import StopNow
 from fedbench.errors import FedbenchError
-from fedbench.methods.base import Group, LocalResult, Method, Phase
+from fedbench.methods.method import Group, LocalResult, Method, Phase
 from fedbench.models.task import Batch
 from fedbench.tree import Tree, add, concatenate, rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fedbench.config.entries import Training
     from fedbench.engine.population import Population
-    from fedbench.entries import Training
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ import numpy as np
 from fedbench.engine import results
 from fedbench.errors import FedbenchError
 from fedbench.lazy import torch
-from fedbench.methods.base import LocalResult
+from fedbench.methods.method import LocalResult
 from fedbench.registry import METHODS
 from fedbench.tree import expand
 
 if TYPE_CHECKING:
-    from fedbench.methods.base import Method
+    from fedbench.methods.method import Method
     from fedbench.tree import Tree
 
 NUMBER = (int, float, np.integer, np.floating)

@@ -19,9 +19,9 @@ from fedbench.randomness import stream
 from fedbench.tree import expand, to_device
 
 if TYPE_CHECKING:
+    from fedbench.engine.client_store import ClientStore
     from fedbench.engine.clients import ClientTrainer
-    from fedbench.engine.store import ClientStore
-    from fedbench.methods.base import Phase
+    from fedbench.methods.method import Phase
     from fedbench.tree import Tree
 
 IMAGES = {"cpu": 256, "cuda": 2048}  # per forward pass

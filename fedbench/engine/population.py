@@ -15,9 +15,9 @@ from fedbench.randomness import stream
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedbench.data.base import Store
+    from fedbench.data.store import Store
     from fedbench.models.classifier import Classifier
-    from fedbench.partition.base import Partition
+    from fedbench.partition.partition import Partition
 
 
 READY_BYTES = 2**28  # a data set whose normalised images take no more than this is normalised once

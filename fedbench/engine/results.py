@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedbench.errors import FedbenchError
-from fedbench.io import read_sealed, write_csv, write_sealed, writing_errors
-from fedbench.temporary import NEW, remove_leftovers, temporary_folder
+from fedbench.files.io import read_sealed, write_csv, write_sealed, writing_errors
+from fedbench.files.temporary import NEW, remove_leftovers, temporary_folder
 
 if TYPE_CHECKING:
-    from fedbench.data.base import Store
+    from fedbench.data.store import Store
     from fedbench.engine.checkpoint import State
     from fedbench.engine.evaluate import Evaluation
-    from fedbench.partition.base import Partition
+    from fedbench.partition.partition import Partition
 
     Table = tuple[Sequence[str], Sequence[Mapping[str, Any]]]  # columns, rows
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fedbench.channels.base import Channel, downlink_bytes
+from fedbench.channels.channel import Channel, downlink_bytes
 from fedbench.engine.checkpoint import State
 from fedbench.engine.chunk import Chunk
+from fedbench.engine.client_store import ClientStore
 from fedbench.engine.clients import ClientTrainer
 from fedbench.engine.declared import declared_values
-from fedbench.engine.store import ClientStore
 from fedbench.randomness import stream
 from fedbench.tree import Tree, concatenate, expand, norm, subtract
 
 if TYPE_CHECKING:
-    from fedbench.entries import Training
+    from fedbench.config.entries import Training
 
 
 def sample_cohort(seed: int, round_number: int, clients: int, participation: float) -> list[int]:

@@ -8,7 +8,7 @@ from fedbench.engine import environment, results
 from fedbench.tree import count
 
 if TYPE_CHECKING:
-    from fedbench.engine.rounds import Run
+    from fedbench.engine.run import Run
 
 
 def summarise(run: Run) -> dict[str, Any]:

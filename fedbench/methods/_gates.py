@@ -53,7 +53,7 @@ def observe(before: Gates, after: Gates, gradients: Tree) -> Tree:
     Parameters
     ----------
     before, after : the clients' gates when their participation began and ended
-    gradients : sums over the participation's steps, as :meth:`fedbench.methods.base.Method.observe` gets them
+    gradients : sums over the participation's steps, as :meth:`fedbench.methods.method.Method.observe` gets them
     """
     moved = [(after[site] - start).abs().double() for site, start in before.items()]
     return {"drift": sum(moved) / len(moved), **gradients}

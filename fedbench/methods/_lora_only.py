@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fedbench.methods.base import Method, lacks
+from fedbench.methods.method import Method, lacks
 from fedbench.options import PositiveFloat, PositiveInt, options
 from fedbench.registry import BACKBONES
 
 if TYPE_CHECKING:
+    from fedbench.config.spec import RunSpec
     from fedbench.models.classifier import Classifier
     from fedbench.models.task import Task
-    from fedbench.spec import RunSpec
 
 
 @options

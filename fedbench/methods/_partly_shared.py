@@ -9,7 +9,7 @@ from fedbench.methods.fedavg import FedAvg, TrainableOptions, trainable_mismatch
 if TYPE_CHECKING:
     import numpy as np
 
-    from fedbench.spec import RunSpec
+    from fedbench.config.spec import RunSpec
     from fedbench.tree import Tree
 
 HEAD = ("head.",)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedbench.methods.base import Method, Phase
+from fedbench.methods.method import Method, Phase
 from fedbench.options import options
 from fedbench.registry import METHODS
 
 if TYPE_CHECKING:
+    from fedbench.config.spec import RunSpec
     from fedbench.models.classifier import Classifier
     from fedbench.models.task import Task
-    from fedbench.spec import RunSpec
 
 
 @options

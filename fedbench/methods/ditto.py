@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedbench.methods._own_copy import OWN, SHARED, OwnCopy, own, owned, shared_part
-from fedbench.methods.base import Group, Phase
 from fedbench.methods.fa_lora import LoraOptions
+from fedbench.methods.method import Group, Phase
 from fedbench.options import NonNegativeFloat, options
 from fedbench.registry import METHODS
 from fedbench.tree import squared_norms

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedbench.methods._lora_only import rank_mismatch
-from fedbench.methods.base import Group, Method, Phase, lacks
+from fedbench.methods.method import Group, Method, Phase, lacks
 from fedbench.options import PositiveFloat, PositiveInt, options
 from fedbench.registry import METHODS
 
 if TYPE_CHECKING:
+    from fedbench.config.spec import RunSpec
     from fedbench.models.classifier import Classifier
     from fedbench.models.task import Task
-    from fedbench.spec import RunSpec
 
 Trainable = Literal["full", "lora", "conv-lora", "head", "norm"]
 

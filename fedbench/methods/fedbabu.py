@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Literal
 
 from fedbench.methods._partly_shared import BODY, HEAD, PrivateHead
-from fedbench.methods.base import Group, Phase
 from fedbench.methods.fa_lora import LoraOptions
+from fedbench.methods.method import Group, Phase
 from fedbench.options import options
 from fedbench.registry import METHODS
 

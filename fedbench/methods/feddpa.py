@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedbench.methods._lora_only import AdapterOptions, adapter_mismatch
-from fedbench.methods.base import Group, Method, Phase
+from fedbench.methods.method import Group, Method, Phase
 from fedbench.options import Fraction, PositiveInt, options
 from fedbench.registry import METHODS
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from fedbench.config.spec import RunSpec
     from fedbench.models.classifier import Classifier
     from fedbench.models.mixed_lora import MixedLoraTask
-    from fedbench.spec import RunSpec
     from fedbench.tree import Tree
 
 

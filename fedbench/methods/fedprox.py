@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fedbench.methods.base import Phase
 from fedbench.methods.fedavg import FedAvg, TrainableOptions
+from fedbench.methods.method import Phase
 from fedbench.options import NonNegativeFloat, options
 from fedbench.registry import METHODS
 from fedbench.tree import squared_norms

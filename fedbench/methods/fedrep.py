@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedbench.methods._partly_shared import BODY, HEAD, PrivateHead
-from fedbench.methods.base import Group, Phase
 from fedbench.methods.fa_lora import LoraOptions
+from fedbench.methods.method import Group, Phase
 from fedbench.options import PositiveInt, options
 from fedbench.registry import METHODS
 
 if TYPE_CHECKING:
-    from fedbench.spec import RunSpec
+    from fedbench.config.spec import RunSpec
 
 
 @options

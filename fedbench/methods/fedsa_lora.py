@@ -17,7 +17,7 @@ from fedbench.options import options
 from fedbench.registry import METHODS
 
 if TYPE_CHECKING:
-    from fedbench.spec import RunSpec
+    from fedbench.config.spec import RunSpec
 
 
 @options

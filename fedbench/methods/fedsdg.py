@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedbench.methods import _gates
 from fedbench.methods._lora_only import adapter_mismatch
-from fedbench.methods.base import Group, Method, Phase
+from fedbench.methods.method import Group, Method, Phase
 from fedbench.options import Float, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, options
 from fedbench.registry import METHODS
 from fedbench.tree import select, squared_norms
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
+    from fedbench.config.spec import RunSpec
     from fedbench.models.classifier import Classifier
     from fedbench.models.dual_lora import DualLoraTask
-    from fedbench.spec import RunSpec
     from fedbench.tree import Tree
 
 

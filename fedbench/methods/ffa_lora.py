@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from fedbench.methods._lora_only import AdapterOptions, AdaptersAndHead, adapter_mismatch
-from fedbench.methods.base import Group, Phase
+from fedbench.methods.method import Group, Phase
 from fedbench.registry import METHODS
 from fedbench.tree import expand, to_device
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from fedbench.spec import RunSpec
+    from fedbench.config.spec import RunSpec
     from fedbench.tree import Tree
 
 

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fedbench.methods.base import Group, Method, Phase, lacks
+from fedbench.methods.method import Group, Method, Phase, lacks
 from fedbench.options import PositiveInt, options
 from fedbench.registry import METHODS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fedbench.config.spec import RunSpec
     from fedbench.models.affine_map import AffineMapTask
     from fedbench.models.classifier import Classifier
-    from fedbench.spec import RunSpec
     from fedbench.tree import Tree
 
 

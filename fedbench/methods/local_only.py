@@ -16,7 +16,7 @@ from fedbench.registry import METHODS
 if TYPE_CHECKING:
     import numpy as np
 
-    from fedbench.methods.base import LocalResult
+    from fedbench.methods.method import LocalResult
     from fedbench.tree import Tree
 
 

@@ -18,9 +18,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fedbench.methods._own_copy import OWN, OwnCopy, own, owned, shared_part
-from fedbench.methods.base import Group, Phase
 from fedbench.methods.fa_lora import LoraOptions
 from fedbench.methods.fedavg import trainable_mismatch
+from fedbench.methods.method import Group, Phase
 from fedbench.options import PositiveFloat, PositiveInt, options
 from fedbench.registry import METHODS
 from fedbench.tree import add, squared_norms
@@ -28,7 +28,7 @@ from fedbench.tree import add, squared_norms
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fedbench.spec import RunSpec
+    from fedbench.config.spec import RunSpec
     from fedbench.tree import Tree
 
 

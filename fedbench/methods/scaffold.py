@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fedbench.methods._own_copy import SHARED, shared_part
-from fedbench.methods.base import Group, LocalResult, Phase
 from fedbench.methods.fedavg import FedAvg, TrainableOptions, trainable_mismatch
+from fedbench.methods.method import Group, LocalResult, Phase
 from fedbench.options import PositiveFloat, options
 from fedbench.registry import METHODS
 from fedbench.tree import zeros_like
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from fedbench.spec import RunSpec
+    from fedbench.config.spec import RunSpec
     from fedbench.tree import Tree
 
 SERVER, CLIENT = "control.", "own_control."

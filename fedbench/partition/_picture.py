@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from fedbench.partition.base import Partition
+    from fedbench.partition.partition import Partition
 
 INK, MUTED, GRID = "#22252a", "#6b7280", "#eceef1"
 # Okabe and Ito's colours, which colour-blind readers can tell apart; more domains than colours share them.
@@ -110,7 +110,7 @@ def _ticks(number: int, names: list[str]) -> tuple[list[int], list[str]]:
 
 
 def _title(meta: dict) -> str:
-    from fedbench.partition.base import repair_text
+    from fedbench.partition.partition import repair_text
 
     statistics, moved = meta["statistics"], repair_text(meta)
     return (

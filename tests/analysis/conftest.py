@@ -9,7 +9,7 @@ from fake_runs import make_world, write_runs
 
 from fedbench.analysis.collect import collect
 from fedbench.analysis.tables import build
-from fedbench.spec import Paths
+from fedbench.config.spec import Paths
 
 
 @pytest.fixture(scope="module", autouse=True)

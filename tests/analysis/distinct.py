@@ -14,10 +14,10 @@ import numpy as np
 from fake_runs import DIRICHLET, Recipe, World, make_world
 from scipy import stats
 
-from fedbench.config import parse_entry
-from fedbench.entries import Experiment, Grid
-from fedbench.io import read_json
-from fedbench.spec import Cell, Paths
+from fedbench.config.entries import Experiment, Grid
+from fedbench.config.reading import parse_entry
+from fedbench.config.spec import Cell, Paths
+from fedbench.files.io import read_json
 
 SEEDS = (4, 1, 3, 2)
 A, B, C, D = TASKS = (

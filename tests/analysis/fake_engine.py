@@ -9,16 +9,16 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from fedbench.data.base import Store
+from fedbench.config.identity import identity
+from fedbench.config.spec import RunSpec
+from fedbench.data.store import Store
 from fedbench.engine import environment, results
 from fedbench.engine.checkpoint import State
 from fedbench.engine.evaluate import Evaluation
 from fedbench.engine.server import Server
 from fedbench.engine.summary import summarise
-from fedbench.identity import identity
 from fedbench.methods import _gates
-from fedbench.partition.base import Partition
-from fedbench.spec import RunSpec
+from fedbench.partition.partition import Partition
 
 CLASSES = 10
 PLACE = {

@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from fake_engine import write_folder
 
-from fedbench.config import Config, parse_entry
+from fedbench.config.entries import Experiment, Grid
+from fedbench.config.reading import Config, parse_entry
+from fedbench.config.spec import Cell, Paths, cells, resolve
 from fedbench.engine.evaluate import Evaluation
-from fedbench.entries import Experiment, Grid
-from fedbench.io import read_sealed, write_bytes, write_json, write_sealed
+from fedbench.files.io import read_sealed, write_bytes, write_json, write_sealed
 from fedbench.randomness import stream
-from fedbench.spec import Cell, Paths, cells, resolve
 
 BASE = 0.5
 SPREAD = 0.2

@@ -14,10 +14,10 @@ from fedbench.analysis.plot import plot
 from fedbench.analysis.resolved import look_up
 from fedbench.analysis.tables import TARGET_MARGIN, build
 from fedbench.analysis.trajectory import mean_trajectory
-from fedbench.config import FIGURE, parse_plugin
+from fedbench.config.reading import FIGURE, parse_plugin
+from fedbench.config.spec import Paths
 from fedbench.errors import FedbenchError
 from fedbench.registry import FIGURES
-from fedbench.spec import Paths
 
 RESNET = {"resnet": {"backbone": "resnet-gn", "depth": 8, "label": "ResNet"}}
 

@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 
 from fedbench.analysis.tables import build
 from fedbench.analysis.text import human_bytes, percent, signed
-from fedbench.config import FIGURE, parse_plugin
+from fedbench.config.reading import FIGURE, parse_plugin
 from fedbench.registry import FIGURES
 
 LABELS = {name: recipe.entry["label"] for name, recipe in RECIPES.items()}

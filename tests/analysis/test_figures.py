@@ -446,7 +446,7 @@ def test_plot_writes_png_and_pdf(fresh):
 
 
 def test_plot_reads_only_the_experiment_that_it_draws(fresh):
-    from fedbench.entries import Experiment, Grid
+    from fedbench.config.entries import Experiment, Grid
 
     world, paths = fresh(figures=("pareto",))
     grid = Grid(dataset="digits", partition="dirichlet-0.1", model="vit", method=["fedavg"])

@@ -25,7 +25,7 @@ from scipy import stats
 
 from fedbench.analysis.layout import caption, lay_out
 from fedbench.analysis.statistics import hypervolume
-from fedbench.analysis.summary import COLUMNS
+from fedbench.analysis.summary_row import COLUMNS
 
 HEADLINES = [("personal", "last"), ("personal", "best"), ("personal", "tail"), ("global", "best")]
 COLUMN = {"personal": "test_accuracy_mean", "global": "global_accuracy"}

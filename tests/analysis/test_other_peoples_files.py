@@ -10,7 +10,7 @@ from fedbench.analysis.plot import plot
 from fedbench.analysis.report import report
 from fedbench.analysis.tables import aggregate
 from fedbench.errors import FedbenchError
-from fedbench.products import check_files
+from fedbench.files.products import check_files
 
 
 def drawn(path: Path, **metadata) -> bytes:

@@ -8,8 +8,8 @@ from fake_runs import make_world, write_runs
 
 from fedbench.analysis.plot import plot
 from fedbench.analysis.report import report
+from fedbench.config.spec import Cell, Paths
 from fedbench.errors import FedbenchError
-from fedbench.spec import Cell, Paths
 
 
 class Page(HTMLParser):

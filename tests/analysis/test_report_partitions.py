@@ -5,8 +5,8 @@ from fake_runs import make_world, write_runs
 
 from fedbench.analysis.collect import collect
 from fedbench.analysis.report import _partitions
-from fedbench.io import read_json, write_json
-from fedbench.spec import Paths, cells
+from fedbench.config.spec import Paths, cells
+from fedbench.files.io import read_json, write_json
 
 
 @pytest.fixture

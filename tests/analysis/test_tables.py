@@ -10,13 +10,13 @@ from scipy import stats
 
 from fedbench.analysis.collect import collect
 from fedbench.analysis.layout import escape_latex, lay_out
-from fedbench.analysis.summary import COLUMNS
+from fedbench.analysis.summary_row import COLUMNS
 from fedbench.analysis.tables import TARGET_MARGIN, aggregate, build
 from fedbench.analysis.text import human_bytes, percent, signed
-from fedbench.entries import Experiment, Grid
+from fedbench.config.entries import Experiment, Grid
+from fedbench.config.spec import Cell, Paths
 from fedbench.errors import FedbenchError
-from fedbench.io import read_sealed, write_csv, write_sealed
-from fedbench.spec import Cell, Paths
+from fedbench.files.io import read_sealed, write_csv, write_sealed
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from fedbench.channels.base import Channel
 from fedbench.channels.build import build_channel
-from fedbench.config import parse_entry
+from fedbench.channels.channel import Channel
+from fedbench.config.reading import parse_entry
 from fedbench.errors import FedbenchError
 from fedbench.options import adapter
 from fedbench.randomness import stream

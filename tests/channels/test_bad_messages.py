@@ -4,7 +4,7 @@ import pytest
 import torch
 from channel_cases import CASES, FEEDBACK, make_channel, name_of, streams, template_of
 
-from fedbench.config import validate
+from fedbench.config.reading import validate
 from fedbench.errors import FedbenchError
 from fedbench.registry import CHANNELS
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbench.channels import _indices
-from fedbench.channels.base import dense_bytes, downlink_bytes
+from fedbench.channels.channel import dense_bytes, downlink_bytes
 
 
 def brute_force(changed, size):

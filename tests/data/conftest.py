@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedbench.config import parse_entry
-from fedbench.data.base import Store, prepare
+from fedbench.config.reading import parse_entry
+from fedbench.data.store import Store, prepare
 
 
 def image_bytes(value: int, size: tuple[int, int] = (6, 6), kind: str = "PNG", mode: str = "RGB") -> bytes:

@@ -240,7 +240,7 @@ def test_layout_that_does_not_fit(builder, refused):
 
 
 def test_unknown_keys_and_values():
-    from fedbench.config import parse_entry
+    from fedbench.config.reading import parse_entry
 
     with pytest.raises(FedbenchError, match=r"datasets\.mine\.siez: unknown key; did you mean 'size'"):
         parse_entry("datasets", "mine", {"source": "image-folder", "path": "x", "siez": 3})

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torchvision
 
-from fedbench.config import parse_entry
-from fedbench.data.base import TEST, TRAIN, prepare
+from fedbench.config.reading import parse_entry
+from fedbench.data.store import TEST, TRAIN, prepare
 from fedbench.errors import FedbenchError
 from fedbench.registry import DATA_SOURCES
 

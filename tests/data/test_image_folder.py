@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.data.base import TEST, TRAIN
+from fedbench.data.store import TEST, TRAIN
 from fedbench.errors import FedbenchError
 
 KINDS = ("folder", "zip", "tar", "tar.gz")

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbench.config import parse_entry
-from fedbench.data.base import TEST, TRAIN, prepare
+from fedbench.config.reading import parse_entry
+from fedbench.data.store import TEST, TRAIN, prepare
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = Path(os.environ.get("FEDBENCH_TEST_DATA", ROOT / "../shared/data"))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedbench.config.entries import PublicShare
 from fedbench.data._splits import (
     PUBLIC,
     PUBLIC_TEST,
@@ -15,7 +16,6 @@ from fedbench.data._splits import (
     test_split,
 )
 from fedbench.data.apportion import apportion
-from fedbench.entries import PublicShare
 from fedbench.randomness import stream
 
 

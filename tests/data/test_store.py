@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from fedbench.config import parse_entry
-from fedbench.data.base import PUBLIC, PUBLIC_TEST, TEST, TRAIN, load_store, prepare
+from fedbench.config.reading import parse_entry
+from fedbench.data.store import PUBLIC, PUBLIC_TEST, TEST, TRAIN, load_store, prepare
 from fedbench.errors import FedbenchError
 
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from fedbench.data._summary import lines
-from fedbench.data.base import TEST, TRAIN
+from fedbench.data.store import TEST, TRAIN
 from fedbench.errors import FedbenchError
 
 SPLIT = [f"{s}/{c}/{n}.png" for s in ("train", "test") for c in "ab" for n in range(3)]

@@ -5,11 +5,11 @@ import pytest
 import torch
 from support import Watch, assert_equal_trees, make_spec, run_cell, trees_of
 
-from fedbench import io
 from fedbench.engine import checkpoint
 from fedbench.engine.checkpoint import State, load, remove, save
 from fedbench.engine.interrupt import Interrupted
 from fedbench.errors import FedbenchError
+from fedbench.files import io
 
 
 def make_state(number=3):

@@ -12,9 +12,9 @@ from fedbench.engine.batches import client_batches
 from fedbench.engine.clients import ClientTrainer, _clip
 from fedbench.engine.population import Population
 from fedbench.errors import FedbenchError
-from fedbench.methods.base import Group, Phase
 from fedbench.methods.fedavg import FedAvg
-from fedbench.models.build import build_model
+from fedbench.methods.method import Group, Phase
+from fedbench.models.model import build_model
 from fedbench.randomness import stream
 from fedbench.tree import expand, rows
 

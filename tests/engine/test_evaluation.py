@@ -11,8 +11,8 @@ from torch.nn import functional
 from fedbench.engine import evaluate
 from fedbench.engine.chunk import Chunk
 from fedbench.engine.evaluate import Evaluator
-from fedbench.models.build import build_model
 from fedbench.models.images import normalise
+from fedbench.models.model import build_model
 
 
 def plain_logits(spec, store, weights, samples):

@@ -11,8 +11,8 @@ from by_hand import mlp_run
 from support import SIZES, Watch, build_run, make_spec, read_csv, run_cell
 from torch.nn import functional
 
-from fedbench.config import parse_entry
-from fedbench.engine import rounds
+from fedbench.config.reading import parse_entry
+from fedbench.engine import run as rounds
 from fedbench.engine.interrupt import Interrupted
 from fedbench.engine.population import draw_held_out
 from fedbench.engine.server import Server

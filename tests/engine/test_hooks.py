@@ -5,7 +5,7 @@ import pytest
 import torch
 from support import SIZES, build_run, make_spec
 
-from fedbench.methods.base import Group, Phase
+from fedbench.methods.method import Group, Phase
 from fedbench.tree import expand, rows
 
 

@@ -10,10 +10,10 @@ import support
 from filelock import FileLock
 from support import Watch, base_weights, make_spec, run_cell
 
-from fedbench import io
-from fedbench.engine import rounds
+from fedbench.engine import run as rounds
 from fedbench.engine.interrupt import Interrupted
 from fedbench.errors import FedbenchError
+from fedbench.files import io
 
 SPEC = {"model": "mlp", "rounds": 2, "participation": 0.67}
 

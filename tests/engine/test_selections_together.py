@@ -6,7 +6,7 @@ Three clients, of which the second is held out, and two domains; every number of
 import numpy as np
 import pytest
 
-from fedbench.data.base import Store
+from fedbench.data.store import Store
 from fedbench.engine.checkpoint import State
 from fedbench.engine.evaluate import Evaluation
 from fedbench.engine.results import (
@@ -17,7 +17,7 @@ from fedbench.engine.results import (
     selections,
     spread,
 )
-from fedbench.partition.base import Partition
+from fedbench.partition.partition import Partition
 
 HELD_OUT = [1]
 

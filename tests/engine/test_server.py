@@ -7,17 +7,17 @@ import pytest
 import torch
 from support import SIZES, build_run, make_spec
 
-from fedbench.channels.base import Channel, Delivery
 from fedbench.channels.build import build_channel
-from fedbench.config import parse_entry
+from fedbench.channels.channel import Channel, Delivery
+from fedbench.config.entries import Training
+from fedbench.config.reading import parse_entry
 from fedbench.engine import server
 from fedbench.engine.checkpoint import State
 from fedbench.engine.chunk import Chunk
+from fedbench.engine.client_store import ClientStore
 from fedbench.engine.clients import Trained
 from fedbench.engine.server import Server, rate, sample_cohort
-from fedbench.engine.store import ClientStore
-from fedbench.entries import Training
-from fedbench.methods.base import LocalResult, Method
+from fedbench.methods.method import LocalResult, Method
 from fedbench.randomness import stream
 from fedbench.tree import weighted_mean
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from support import Watch, make_spec, read_csv, run_cell
 
-from fedbench.cli import cli
+from fedbench.cli.commands import cli
 from fedbench.engine.interrupt import Interrupted, StopRequest
 from fedbench.errors import FedbenchError
 

@@ -18,10 +18,11 @@ from support import (
     trees_of,
 )
 
-from fedbench.engine import rounds, server
+from fedbench.engine import run as rounds
+from fedbench.engine import server
 from fedbench.engine.interrupt import Interrupted
-from fedbench.models.build import build_model
 from fedbench.models.images import normalise
+from fedbench.models.model import build_model
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
 from fedbench.tree import add, expand, rows

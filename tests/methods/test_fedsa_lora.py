@@ -9,7 +9,7 @@ from by_hand import VIT, lora_loss
 from support import MODELS, make_spec, objection
 from toy import classifier, gradients, make
 
-from fedbench.config import parse_entry
+from fedbench.config.reading import parse_entry
 
 RATE = 0.1
 

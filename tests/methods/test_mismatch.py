@@ -7,10 +7,10 @@ import pytest
 from support import MODELS, make_spec, objection
 from toy import classifier, make
 
-from fedbench.config import load
+from fedbench.config.reading import load
+from fedbench.config.spec import Cell, resolve
 from fedbench.errors import FedbenchError
 from fedbench.registry import METHODS
-from fedbench.spec import Cell, resolve
 
 SMOKE = Path(__file__).parents[2] / "workflow/configs/smoke.yaml"
 ADAPTERS = {"fa-lora", "local-only", "fedper", "fedrep", "fedbabu", "ditto", "pfedme"}

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from fedbench.channels.dense import Dense, DenseOptions
-from fedbench.config import parse_entry
+from fedbench.config.reading import parse_entry
 from fedbench.errors import FedbenchError
 from fedbench.models import affine_factors
 from fedbench.models.affine_factors import gaussian_chunks, latent_directions, orthonormal
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.build import build_model
+from fedbench.models.model import build_model
 from fedbench.randomness import stream
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.config import Plugin
-from fedbench.entries import ModelEntry
+from fedbench.config.entries import ModelEntry
+from fedbench.config.reading import Plugin
 from fedbench.errors import FedbenchError
-from fedbench.models.build import build_model, load_weights, read_weights, save_weights
 from fedbench.models.heads import make_head
 from fedbench.models.images import crop_flip, draw_crop_flip, normalise, padding
+from fedbench.models.model import build_model, load_weights, read_weights, save_weights
 from fedbench.randomness import stream
 from fedbench.registry import BACKBONES
 
@@ -269,8 +269,8 @@ def test_real_weights_load_at_another_image_size():
     path = DATA / "vit_small_patch14.safetensors"
     if not path.is_file():
         pytest.skip(f"{path} is not there; set FEDBENCH_TEST_DATA to a folder with it")
-    from fedbench.entries import BaseEntry
-    from fedbench.models.published import load_file
+    from fedbench.bases.published import load_file
+    from fedbench.config.entries import BaseEntry
 
     entry = model("vit", name="vit_small_patch14_dinov2", image_size=98)
     classifier = build_model(entry, RGB, 10)

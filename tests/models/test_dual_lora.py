@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.config import parse_entry
-from fedbench.models.build import build_model
+from fedbench.config.reading import parse_entry
 from fedbench.models.dual_lora import ALIGNMENTS, DualLoraTask
 from fedbench.models.lora import LoraTask
+from fedbench.models.model import build_model
 from fedbench.models.task import Batch
 from fedbench.randomness import stream
 from fedbench.tree import count, expand, rows, select, stack

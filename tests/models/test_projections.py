@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from fedbench.channels.build import build_channel
-from fedbench.config import parse_entry
+from fedbench.config.reading import parse_entry
 from fedbench.errors import FedbenchError
 from fedbench.models import affine_factors
 from fedbench.models._chunked_product import ChunkedProduct
 from fedbench.models.affine_factors import hash_words, signs
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.build import build_model
+from fedbench.models.model import build_model
 from fedbench.randomness import key_of, stream
 
 DIMENSION, RANK = 16, 4
@@ -164,9 +164,9 @@ def test_a_large_dense_map_is_refused():
 
 IDENTITY = """
 import torch
-from fedbench.config import parse_entry
+from fedbench.config.reading import parse_entry
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.build import build_model
+from fedbench.models.model import build_model
 torch.set_num_threads(THREADS)
 entry = parse_entry("models", "resnet", {"backbone": "resnet-gn", "depth": 20})
 for factors in ("stored", "seeded", "rademacher"):
@@ -190,11 +190,11 @@ MEMORY = """
 import json
 from pathlib import Path
 import numpy as np, torch
-from fedbench.config import parse_entry
+from fedbench.config.reading import parse_entry
 from fedbench.models import projections
 from fedbench.models.affine_factors import CHUNK_VALUES, chunk_rows
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.build import build_model
+from fedbench.models.model import build_model
 
 RANK = 8
 def status(key):

@@ -91,8 +91,8 @@ def test_a_shorter_batch_counts_its_own_samples():
 
 
 def test_models_weights_and_frozen_heads_follow_their_seed():
-    from fedbench.config import parse_entry
-    from fedbench.models.build import build_model
+    from fedbench.config.reading import parse_entry
+    from fedbench.models.model import build_model
 
     entry = parse_entry("models", "mlp", {"backbone": "mlp", "head": "frozen-orthogonal"})
     first, again, other = (build_model(entry, (1, 8, 8), 4, seed) for seed in (1, 1, 2))

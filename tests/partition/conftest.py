@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedbench.config import parse_entry
-from fedbench.data.base import PUBLIC, PUBLIC_TEST, TEST, TRAIN, Store
-from fedbench.partition.base import Partition, make_partition
+from fedbench.config.reading import parse_entry
+from fedbench.data.store import PUBLIC, PUBLIC_TEST, TEST, TRAIN, Store
+from fedbench.partition.partition import Partition, make_partition
 
 
 def small_store(

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedbench.data.base import TEST, TRAIN
+from fedbench.data.store import TEST, TRAIN
 from fedbench.errors import FedbenchError
-from fedbench.partition.base import check
+from fedbench.partition.partition import check
 from fedbench.registry import PARTITION_SCHEMES
 
 # Options that a scheme cannot do without; a new scheme without required options needs no line here.

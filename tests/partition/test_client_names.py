@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from fedbench.engine.results import CLIENT_COLUMNS, client_rows
 from fedbench.errors import FedbenchError
 from fedbench.partition._picture import picture
-from fedbench.partition.base import load_partition, write
+from fedbench.partition.partition import load_partition, write
 
 NATURAL = {"scheme": "natural", "clients": 3}
 NAMES = ["1", "2", "10"]

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.config import parse_entry
+from fedbench.config.reading import parse_entry
+from fedbench.config.spec import digest, plain
 from fedbench.partition._dealing import deal_dirichlet, proportional
 from fedbench.registry import PARTITION_SCHEMES
-from fedbench.spec import digest, plain
 
 DIRICHLET = ["dirichlet", "domain-dirichlet", "global-dirichlet"]
 

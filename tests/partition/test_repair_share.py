@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from fedbench.config import parse_entry
-from fedbench.data.base import Store
+from fedbench.config.reading import parse_entry
+from fedbench.config.spec import digest, plain
+from fedbench.data.store import Store
 from fedbench.errors import FedbenchError
 from fedbench.partition._picture import picture
-from fedbench.partition.base import repair_text
+from fedbench.partition.partition import repair_text
 from fedbench.registry import PARTITION_SCHEMES
-from fedbench.spec import digest, plain
 
 # one class, which alpha near zero gives to a single client: nine more need 20 samples each, 180 of 1,200 (15 %)
 SKEWED = {"scheme": "dirichlet", "clients": 10, "alpha": 1e-12, "min_samples": 20}

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 from cluster import numbers, wait
 
-from fedbench.allocation import SHARE, seconds
+from fedbench.site.allocation import SHARE, seconds
 
 pytestmark = pytest.mark.xdist_group("slurm")
 

@@ -48,7 +48,7 @@ def test_the_documented_method_works(tmp_path):
         text.replace("  base: {method: base}", "  base: {method: base}\n  prox: {method: sparse-prox, mu: 0.1}")
     )
     code = (
-        "import sparse_prox; from fedbench.cli import main; main('train --config config.yaml --dataset digits "
+        "import sparse_prox; from fedbench.cli.commands import main; main('train --config config.yaml --dataset digits "
         "--partition dirichlet --model tiny-resnet --method prox --threads 1 --device cpu'.split())"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.config import load
-from fedbench.io import read_json
-from fedbench.plan import Plan
-from fedbench.status import look
+from fedbench.config.plan import Plan
+from fedbench.config.reading import load
+from fedbench.files.io import read_json
+from fedbench.status.status import look
 
 ROOT = Path(__file__).parents[2]
 SMOKE = ROOT / "workflow/configs/smoke.yaml"
@@ -189,7 +189,7 @@ def test_the_full_benchmark_is_planned_without_torch(tmp_path):
     imported = {
         line.rsplit("|", 1)[1].strip() for line in result.stderr.splitlines() if line.startswith("import time:")
     }
-    assert "fedbench.plan" in imported
+    assert "fedbench.config.plan" in imported
     assert not imported & {"torch", "timm", "torchvision", "matplotlib", "sklearn"}
     expected = len(Plan(load([ROOT / "config.yaml"])).cells)
     assert re.search(rf"^run +{expected}$", result.stdout + result.stderr, re.MULTILINE)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from fedbench import places
-from fedbench.allocation import array_task
+from fedbench.config import places
+from fedbench.site.allocation import array_task
 from fedbench.errors import FedbenchError
-from fedbench.outdated import Outdated
-from fedbench.plan import Plan, from_workflow
-from fedbench.spec import Cell
-from fedbench.status_text import failures as failures_of
+from fedbench.status.outdated import Outdated
+from fedbench.config.plan import Plan, from_workflow
+from fedbench.config.spec import Cell
+from fedbench.cli.status_text import failures as failures_of
 
 # Before anything else: this may not be the process that should be at work.
 if command := array_task(sys.argv):

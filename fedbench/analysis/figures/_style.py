@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from fedbench.config import Config
+    from fedbench.config.reading import Config
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#332288", "#8A8A2B", "#5C5C5C")
 MARKERS = ("o", "s", "^", "D", "v", "P", "h", "<", ">", "p")
@@ -107,7 +107,7 @@ def method_styles(config: Config) -> dict[str, MethodStyle]:
     experiment may share one: each method, in the order of the config, takes the colour that the methods it
     meets use least, and of those the one used least overall.
     """
-    from fedbench.config import listed
+    from fedbench.config.reading import listed
 
     meets: dict[str, set[str]] = {name: set() for name in config.methods}
     for experiment in config.experiments.values():

@@ -120,9 +120,9 @@ def effects(alignment: str) -> list[Effect]:
     """The effect of every c in SCALES on one fixed model, all in float64."""
     import torch
 
-    from fedbench.config import parse_entry
-    from fedbench.models.build import build_model
+    from fedbench.config.reading import parse_entry
     from fedbench.models.dual_lora import DualLoraTask
+    from fedbench.models.model import build_model
     from fedbench.models.task import Batch
     from fedbench.tree import expand
 

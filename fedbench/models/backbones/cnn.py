@@ -40,8 +40,8 @@ class Cnn:
         """
         from torch import nn
 
+        from fedbench.models.channels_last import ChannelsLast
         from fedbench.models.classifier import MEAN, STD, Classifier, convolution_weights, keyed_initialisation
-        from fedbench.models.layout import ChannelsLast
 
         in_channels, height, width = shape
         if min(height, width) < 4:

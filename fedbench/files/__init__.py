@@ -1,0 +1,1 @@
+"""The only writer: every file appears whole or not at all, and nothing is replaced that fedbench did not make."""
