@@ -7,11 +7,12 @@ import pytest
 import torch
 from support import build_run, make_spec
 
-from fedbench.engine import checkpoint, gates
+from fedbench.engine import checkpoint
 from fedbench.engine.checkpoint import State, load, save
 from fedbench.engine.evaluate import Evaluation
 from fedbench.engine.results import evaluation_columns, remember
 from fedbench.engine.summary import summarise
+from fedbench.methods import _gates
 
 HELD_OUT = [1, 4]
 
@@ -108,14 +109,14 @@ def test_gate_columns_by_hand():
     before = {(0, "attention"): [0.1, 0.3], (0, "ffn"): [0.5, 0.5], (1, "ffn"): [0.2, 0.4]}
     after = {(0, "attention"): [0.2, 0.1], (0, "ffn"): [0.5, 0.8], (1, "ffn"): [0.1, 0.4]}
     before, after = ({site: torch.tensor(values) for site, values in gate.items()} for gate in (before, after))
-    found = gates.columns(after)
+    found = _gates.means(after)
     assert found["gate_attention_mean"] == pytest.approx(0.15)
     assert found["gate_ffn_mean"] == pytest.approx((0.65 + 0.25) / 2)
     assert found["gate_mean"] == pytest.approx((0.15 + 0.65 + 0.25) / 3)
-    observed = gates.observe(before, after, {})
+    observed = _gates.observe(before, after, {})
     # moves count by size: one down and one up do not cancel
     assert observed["drift"].tolist() == pytest.approx([(0.1 + 0 + 0.1) / 3, (0.2 + 0.3 + 0) / 3])
-    assert gates.dynamics(observed) == {"gate_drift": pytest.approx(0.35 / 3)}
-    rows = gates.rows([7, 9], after)
+    assert _gates.dynamics(observed) == {"gate_drift": pytest.approx(0.35 / 3)}
+    rows = _gates.rows([7, 9], after)
     assert rows[0] == {"client": 7, "block": 0, "site": "attention", "value": pytest.approx(0.2)}
     assert rows[5] == {"client": 9, "block": 1, "site": "ffn", "value": pytest.approx(0.4)}
