@@ -151,11 +151,11 @@ def both_sides(workload, threads, folder):
     """The plain loop and the engine, at the same starting point."""
     from plain import PlainFedAvg, PlainFedSDG, plain_cnn, plain_mlp
 
-    from fedbench.models.model import Base, build_model
+    from fedbench.models.model import Base, make_model
 
     spec = resolved(workload)
     store, partition = synthetic(workload)
-    classifier = build_model(spec.model, store.shape, store.classes)
+    classifier = make_model(spec.model, store.shape, store.classes)
     engine = Engine(spec, store, partition, Base(classifier.state_dict(), ""), threads, folder)
     arguments = (classifier, store, partition, spec.training, SEED)
     if workload.method is FEDSDG:

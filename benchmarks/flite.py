@@ -26,13 +26,13 @@ def sides(depth, wanted):
 
     from fedbench.config.reading import parse_entry
     from fedbench.models.affine_map import AffineMapTask
-    from fedbench.models.model import build_model
+    from fedbench.models.model import make_model
     from fedbench.models.task import Batch
 
     torch.manual_seed(0)
     images, labels = torch.randn(BATCH, 3, 32, 32), torch.randint(CLASSES, (BATCH,))
     entry = parse_entry("models", "resnet", {"backbone": "resnet-gn", "depth": depth})
-    model = build_model(entry, (3, 32, 32), CLASSES)
+    model = make_model(entry, (3, 32, 32), CLASSES)
 
     def step_of(leaves, loss):
         optimiser = torch.optim.Adam(leaves, lr=1e-3, fused=True)

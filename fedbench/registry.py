@@ -15,7 +15,7 @@ from fedbench.options import names, parse
 
 
 @dataclass(frozen=True)
-class Entry:
+class Plugin:
     """One plug-in: its name, its option class, and what builds or runs it."""
 
     name: str
@@ -28,13 +28,13 @@ class Entry:
         return (self.target.__doc__ or "").strip().split("\n")[0]
 
 
-class Registry(Mapping[str, Entry]):
+class Registry(Mapping[str, Plugin]):
     """Plug-ins of one kind, found by importing every public module of `package` on first use."""
 
     def __init__(self, kind: str, package: str):
         self.kind = kind
         self.package = package
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, Plugin] = {}
         self._discovered = False
 
     def register(self, name: str, options: type) -> Callable:
@@ -44,12 +44,12 @@ class Registry(Mapping[str, Entry]):
             if name in self._entries and self._entries[name].target.__module__ != target.__module__:
                 other = self._entries[name].target.__module__
                 raise FedbenchError(f"{self.kind} {name!r} is registered twice: {other} and {target.__module__}")
-            self._entries[name] = Entry(name, options, target)
+            self._entries[name] = Plugin(name, options, target)
             return target
 
         return add
 
-    def discover(self) -> dict[str, Entry]:
+    def discover(self) -> dict[str, Plugin]:
         """Import the package's modules (names with a leading underscore are helpers) and return all entries."""
         if not self._discovered:
             package = importlib.import_module(self.package)
@@ -59,7 +59,7 @@ class Registry(Mapping[str, Entry]):
             self._discovered = True
         return self._entries
 
-    def __getitem__(self, name: str) -> Entry:
+    def __getitem__(self, name: str) -> Plugin:
         entries = self.discover()
         if name not in entries:
             raise KeyError(name)
@@ -71,7 +71,7 @@ class Registry(Mapping[str, Entry]):
     def __len__(self) -> int:
         return len(self.discover())
 
-    def find(self, name: str, path: str) -> Entry:
+    def find(self, name: str, path: str) -> Plugin:
         """Like ``self[name]``, but a wrong name ends in a message that says the right one."""
         if not isinstance(name, str) or name not in self:
             raise FedbenchError(f"{path}: unknown {self.kind} {name!r}; {nearest(name, self)}")

@@ -30,7 +30,7 @@ class Workspace:
     verified: dict[tuple, Any] = field(default_factory=dict)
     """Data sets that this process has read whole, by the file that describes them."""
 
-    def prepare(self, spec: RunSpec) -> Any:
+    def make_store(self, spec: RunSpec) -> Any:
         """Prepare a data set afresh; returns the store."""
         from fedbench.data._summary import lines
         from fedbench.data.store import prepare
@@ -42,14 +42,14 @@ class Workspace:
             self.say(f"  {line}")
         return store
 
-    def store(self, spec: RunSpec) -> Any:
+    def get_store(self, spec: RunSpec) -> Any:
         """The prepared data set, prepared first if it is missing."""
         from fedbench.data.store import load_store
 
         folder = self.plan.paths.data(spec.cell.dataset)
         made = folder / "dataset.json"
         if not made.exists():
-            return self.prepare(spec)
+            return self.make_store(spec)
         status = made.stat()
         key = (made, digest(spec.data_spec), status.st_ino, status.st_mtime_ns)
         if key in self.verified:
@@ -63,40 +63,40 @@ class Workspace:
         self.verified[key] = store
         return store
 
-    def partition(self, spec: RunSpec) -> Any:
+    def make_partition(self, spec: RunSpec) -> Any:
         """Divide a data set over clients afresh; returns the partition."""
         from fedbench.partition.partition import make_partition, repair_text, write
 
-        store = self.store(spec)
+        store = self.get_store(spec)
         folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
         self.say(f"partitioning {spec.cell.dataset} by {spec.cell.partition}, seed {spec.seed} -> {folder}")
         partition = make_partition(spec.partition, store, spec.seed)
         write(partition, folder)
         if moved := repair_text(partition.meta):
-            self.say(f"{spec.cell.partition}: {moved}, to give every client {spec.partition.entry.min_samples}")
+            self.say(f"{spec.cell.partition}: {moved}, to give every client {spec.partition.common.min_samples}")
         return partition
 
-    def clients(self, spec: RunSpec) -> Any:
+    def get_partition(self, spec: RunSpec) -> Any:
         """The partition, made first if it is missing."""
         from fedbench.partition.partition import load_partition
 
-        store = self.store(spec)
+        store = self.get_store(spec)
         folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
         exists = (folder / "partition.json").exists()
-        return load_partition(folder, spec.partition_spec, store.sha256) if exists else self.partition(spec)
+        return load_partition(folder, spec.partition_spec, store.sha256) if exists else self.make_partition(spec)
 
-    def pretrain(self, spec: RunSpec, checkpoints: Path) -> None:
+    def make_base(self, spec: RunSpec, checkpoints: Path) -> None:
         """Make a base model afresh, or continue its central training."""
         folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
         with alone(folder, checkpoint_of(folder, checkpoints), self.say):
-            self._pretrain(spec, folder, checkpoints)
+            self._make_base(spec, folder, checkpoints)
 
-    def _pretrain(self, spec: RunSpec, folder: Path, checkpoints: Path) -> None:
+    def _make_base(self, spec: RunSpec, folder: Path, checkpoints: Path) -> None:
         from fedbench.bases.base import make_base
         from fedbench.site.progress import Progress
 
         device = choose_device(self.device)
-        store = self.store(spec)
+        store = self.get_store(spec)
         self.say(f"making the base of {spec.cell.model} on {spec.cell.dataset} -> {folder}")
         set_threads(self.threads)
         make_base(
@@ -111,7 +111,7 @@ class Workspace:
             checkpoint=checkpoint_of(folder, checkpoints) / digest(spec.base_spec),
         )
 
-    def base(self, spec: RunSpec, checkpoints: Path) -> Any:
+    def get_base(self, spec: RunSpec, checkpoints: Path) -> Any:
         """The base model, made first if it is missing."""
         from fedbench.files.io import read_json
         from fedbench.models.model import load_base
@@ -121,8 +121,8 @@ class Workspace:
         if not made.exists():
             with alone(folder, checkpoint_of(folder, checkpoints), self.say):
                 if not made.exists():  # no other process made it meanwhile
-                    self._pretrain(spec, folder, checkpoints)
-        base = load_base(folder, spec.base_spec, self.store(spec).sha256)
+                    self._make_base(spec, folder, checkpoints)
+        base = load_base(folder, spec.base_spec, self.get_store(spec).sha256)
         if weights_changed(spec, read_json(made), made, self.data_root):
             raise FedbenchError(
                 f"{folder}: {spec.base.path} below {self.data_root} changed since it was taken; run `fedbench "
@@ -160,7 +160,7 @@ class Workspace:
         from fedbench.site.progress import Progress
 
         device = choose_device(self.device)
-        store, partition, base = self.store(spec), self.clients(spec), self.base(spec, checkpoints)
+        store, partition, base = self.get_store(spec), self.get_partition(spec), self.get_base(spec, checkpoints)
         folder = out or self.plan.paths.run(spec.cell)
         set_threads(self.threads)
         keep_freed_memory()

@@ -20,7 +20,7 @@ def mlp_run(method, **training):
 
 def client_data(run, client) -> tuple[np.ndarray, np.ndarray]:
     """All images (flat) and labels of a client, which make one batch in any order."""
-    own = run.population.trainers[client]
+    own = run.population.train_samples[client]
     return run.population.pixels[own].flatten(1).numpy().astype(np.float64), run.population.targets[own].numpy()
 
 
@@ -70,7 +70,7 @@ def merged_logits(model, residuals, head, images):
 
 def lora_loss(model, run, client):
     """Cross-entropy of a client as a function of its leaves, with s = 3."""
-    own = run.population.trainers[client]
+    own = run.population.train_samples[client]
 
     def loss(leaves):
         residuals = {

@@ -18,14 +18,14 @@ import torch
 from fedbench import lazy
 from fedbench.channels import dense
 from fedbench.config.entries import DatasetEntry, PartitionEntry, Training
-from fedbench.config.reading import Plugin, parse_entry
+from fedbench.config.reading import Entry, parse_entry
 from fedbench.config.spec import Cell, RunSpec
 from fedbench.data.store import TEST, TRAIN, Store, prepare
 from fedbench.engine import results
 from fedbench.engine import run as rounds
 from fedbench.engine.interrupt import StopRequest
 from fedbench.models import images
-from fedbench.models.model import Base, build_model
+from fedbench.models.model import Base, make_model
 from fedbench.options import options, parse
 from fedbench.partition.partition import Partition
 from fedbench.registry import BACKBONES, METHODS
@@ -41,7 +41,7 @@ MODELS = {
 SIZES = (7, 19, 33, 64, 90, 120)
 VALIDATION = (0, 3, 5, 8, 9, 12)
 TESTS = (5, 9, 14, 3, 25, 11)
-DATASET = Plugin(
+DATASET = Entry(
     "digits", DatasetEntry(source="digits"), parse_entry("datasets", "digits", {"source": "digits"}).options
 )
 
@@ -93,7 +93,7 @@ def make_spec(
     return RunSpec(
         cell=Cell("digits", "ragged", name, method, seed),
         dataset=DATASET,
-        partition=Plugin("ragged", PartitionEntry(scheme="hand-made", clients=len(SIZES)), HandMade(sizes=list(SIZES))),
+        partition=Entry("ragged", PartitionEntry(scheme="hand-made", clients=len(SIZES)), HandMade(sizes=list(SIZES))),
         model=parse_entry("models", name, MODELS[name]),
         base=None,
         method=parse_entry("methods", method, {"method": method, **(method_options or {})}),
@@ -109,13 +109,13 @@ def fitting_models(method: str) -> list[str]:
 
 def objection(spec: RunSpec) -> str | None:
     """Why the method cannot run with the model."""
-    provides = BACKBONES[spec.model.entry.backbone].target.provides
-    return METHODS[spec.method.entry.method].target.mismatch(spec.method.options, provides, spec)
+    provides = BACKBONES[spec.model.common.backbone].target.provides
+    return METHODS[spec.method.common.method].target.objection(spec.method.options, provides, spec)
 
 
 def base_weights(spec: RunSpec, store: Store) -> Tree:
     """The starting weights of every run of a model."""
-    return build_model(spec.model, store.shape, store.classes).state_dict()
+    return make_model(spec.model, store.shape, store.classes).state_dict()
 
 
 def make_base(spec: RunSpec, store: Store) -> Base:

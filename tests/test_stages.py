@@ -30,10 +30,10 @@ def test_a_base_that_another_process_makes_is_waited_for_and_not_made_twice(tmp_
     work, said = workspace(tmp_path)
     spec, found = work.plan.spec(CELL), []
     made, folder = tmp_path / "made", work.plan.paths.base("digits", "tiny-resnet")
-    first = work.base(spec, tmp_path / "checkpoints")
+    first = work.get_base(spec, tmp_path / "checkpoints")
     os.replace(folder, made)
     said.clear()
-    waiting = threading.Thread(target=lambda: found.append(work.base(spec, tmp_path / "checkpoints")))
+    waiting = threading.Thread(target=lambda: found.append(work.get_base(spec, tmp_path / "checkpoints")))
     place = checkpoint_of(folder, tmp_path / "checkpoints")
     with FileLock(place.with_name(f"{place.name}.lock")):
         waiting.start()
@@ -101,7 +101,7 @@ def test_replaced_raw_data_are_noticed_until_they_are_prepared_again(tmp_path):
         Image.new("RGB", (8, 8), f"#{place.stem}{place.stem}55").save(place)
     work, _ = workspace(tmp_path, "datasets.digits={source: image-folder, path: images}")
     spec, changed = work.plan.spec(CELL), tmp_path / "images/a/10.bmp"
-    before = work.store(spec)
+    before = work.get_store(spec)
     kept = changed.read_bytes()
     changed.write_bytes(kept)
     fresh, _ = workspace(tmp_path, "datasets.digits={source: image-folder, path: images}")
@@ -122,11 +122,11 @@ def test_a_replaced_file_of_weights_is_noticed_until_the_base_is_made_again(tmp_
     shutil.copy(weights, tmp_path / "weights.safetensors")
     work, _ = workspace(tmp_path, entry)
     spec = work.plan.spec(CELL)
-    first = work.base(spec, tmp_path / "checkpoints").sha256
+    first = work.get_base(spec, tmp_path / "checkpoints").sha256
     data = bytearray(weights.read_bytes())
     data[-2] ^= 1
     (tmp_path / "weights.safetensors").write_bytes(data)
     with pytest.raises(FedbenchError, match=r"weights\.safetensors below .* changed .*; run `fedbench pretrain`"):
-        work.base(spec, tmp_path / "checkpoints")
-    work.pretrain(spec, tmp_path / "checkpoints")
-    assert work.base(spec, tmp_path / "checkpoints").sha256 != first
+        work.get_base(spec, tmp_path / "checkpoints")
+    work.make_base(spec, tmp_path / "checkpoints")
+    assert work.get_base(spec, tmp_path / "checkpoints").sha256 != first

@@ -13,7 +13,7 @@ from fedbench.engine.chunk import Chunk
 from fedbench.engine.client_store import ClientStore
 from fedbench.engine.clients import ClientTrainer
 from fedbench.engine.server import Server
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 from fedbench.options import parse
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
@@ -29,8 +29,8 @@ class Toy:
         rng = np.random.default_rng(0)
         self.pixels = torch.from_numpy(rng.standard_normal((sum(samples), *SHAPE), dtype=np.float32))
         self.targets = torch.from_numpy(rng.integers(0, CLASSES, sum(samples)))
-        self.trainers = np.split(np.arange(sum(samples)), np.cumsum(samples)[:-1])
-        self.test = self.validation = self.train = self.trainers
+        self.train_samples = np.split(np.arange(sum(samples)), np.cumsum(samples)[:-1])
+        self.test = self.validation = self.train = self.train_samples
         self.device, self.pad, self.held_out = torch.device("cpu"), 1, ()
 
     @property
@@ -46,7 +46,7 @@ class Toy:
 
 def classifier(backbone, double=False, **options):
     entry = parse_entry("models", "toy", {"backbone": backbone, **options})
-    model = build_model(entry, SHAPE, CLASSES)
+    model = make_model(entry, SHAPE, CLASSES)
     return model.double() if double else model
 
 
@@ -57,7 +57,7 @@ def make(method, model, population=None, channel=None, **training):
     training = parse(Training, {"rounds": 1, "batch_size": 8, "learning_rate": 0.1, **training}, "training")
     built = METHODS[method["method"]].target(options, model, training, 0)
     if built.pooled:
-        population.trainers = [np.concatenate(population.trainers)]
+        population.train_samples = [np.concatenate(population.train_samples)]
     shared = built.init_shared(stream(0, "shared"))
     state = State(0, shared, built.init_server(shared), {}, {}, {})
     private = ClientStore(lambda client: built.init_private(stream(0, "private", client)))

@@ -19,7 +19,7 @@ BUDGET = 2e8  # bytes, up and down, of all clients together
 
 def pools(config: Config, method: str) -> bool:
     """Whether a method trains on all data in one place: the data would have to travel, and nobody counts them."""
-    return METHODS[config.methods[method].entry.method].target.pooled
+    return METHODS[config.methods[method].common.method].target.pooled
 
 
 @dataclass(frozen=True)

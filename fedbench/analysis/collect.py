@@ -46,7 +46,7 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Task:
+class Setting:
     """What methods are compared on: one data set, one partition, one model."""
 
     dataset: str
@@ -126,17 +126,17 @@ class ExperimentData:
         return f"{metric}, {selection[self.experiment.selection]}"
 
     @cached_property
-    def tasks(self) -> list[Task]:
+    def tasks(self) -> list[Setting]:
         """The tasks that have runs, in the order of the config."""
         unique = self.runs[list(TASK)].drop_duplicates()
-        return [Task(*row) for row in unique.itertuples(index=False)]
+        return [Setting(*row) for row in unique.itertuples(index=False)]
 
     @cached_property
     def methods(self) -> dict[str, str]:
         """Methods that have runs, in the order of the experiment, with unambiguous labels."""
         return labels(self.config, "methods", dict.fromkeys(self.runs.method))
 
-    def title(self, task: Task, axes: Sequence[str] = TASK) -> str:
+    def title(self, task: Setting, axes: Sequence[str] = TASK) -> str:
         """Labels of what distinguishes `task` along `axes` from the other tasks (of everything if nothing does)."""
         names = {axis: dict.fromkeys(getattr(other, axis) for other in self.tasks) for axis in axes}
         shown = [axis for axis in axes if len(names[axis]) > 1] or axes
@@ -244,7 +244,7 @@ def collect(config: Config, paths: Paths, experiment: str | None = None) -> Coll
 def labels(config: Config, section: str, names: Iterable[str]) -> dict[str, str]:
     """Labels of config entries; entries that share a label get their name behind it."""
     names = list(names)
-    found = {name: getattr(config, section)[name].entry.label or name for name in names}
+    found = {name: getattr(config, section)[name].common.label or name for name in names}
     shared = {label for label in found.values() if list(found.values()).count(label) > 1}
     return {name: f"{label} ({name})" if label in shared and label != name else label for name, label in found.items()}
 

@@ -41,7 +41,7 @@ LATEX = {
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One cell of a shown table."""
 
     text: str
@@ -49,11 +49,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Group:
+class TableGroup:
     """Rows of one task."""
 
     title: str
-    rows: list[list[Cell]]
+    rows: list[list[TableCell]]
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Layout:
     """A table as it is read: the first column is text, the others are numbers."""
 
     columns: list[str]
-    groups: list[Group]
+    groups: list[TableGroup]
     caption: str
     notes: list[str]
 
@@ -102,10 +102,10 @@ def lay_out(data: ExperimentData, rows: pd.DataFrame) -> Layout:
             texts = [show(row) for show in columns.values()]
             filled |= {name for name, text in zip(columns, texts, strict=True) if text}
             bold = isfinite(row.accuracy_mean) and row.accuracy_mean == best
-            lines.append([Cell(text, bold and place in (0, 2)) for place, text in enumerate(texts)])
-        groups.append(Group(data.title(task), lines))
+            lines.append([TableCell(text, bold and place in (0, 2)) for place, text in enumerate(texts)])
+        groups.append(TableGroup(data.title(task), lines))
     keep = [place for place, name in enumerate(columns) if name in filled]
-    groups = [Group(group.title, [[line[place] for place in keep] for line in group.rows]) for group in groups]
+    groups = [TableGroup(group.title, [[line[place] for place in keep] for line in group.rows]) for group in groups]
     return Layout([list(columns)[place] for place in keep], groups, caption(data, rows), notes(data, rows))
 
 

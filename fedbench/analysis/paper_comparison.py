@@ -6,8 +6,8 @@ from math import isfinite, nan
 
 import pandas as pd
 
-from fedbench.analysis.collect import ExperimentData, Task, labels
-from fedbench.analysis.layout import Cell, Group, Layout
+from fedbench.analysis.collect import ExperimentData, Setting, labels
+from fedbench.analysis.layout import Layout, TableCell, TableGroup
 from fedbench.analysis.statistics import estimate
 from fedbench.analysis.text import human_bytes, percent, signed
 from fedbench.config import papers
@@ -45,7 +45,7 @@ def _key(number: Published) -> tuple[str, str, str, str]:
 
 
 def _row(data: ExperimentData, paper: Paper, number: Published, cell: Run) -> dict:
-    runs = Task(number.dataset, number.partition, number.model).of(data.runs)
+    runs = Setting(number.dataset, number.partition, number.model).of(data.runs)
     runs = runs[runs.method == number.method]
     sound = runs[~runs.diverged.astype(bool)]
     ours = estimate(sound[f"{data.experiment.selection}_{number.measure}"].astype(float))
@@ -79,7 +79,7 @@ def lay_out(data: ExperimentData, rows: pd.DataFrame) -> Layout:
     groups = []
     for (dataset, partition, model), part in rows.groupby(["dataset", "partition", "model"], sort=False):
         title = _title(data, dataset, partition, model)
-        groups.append(Group(title, [_line(row, sized, marks) for row in part.itertuples()]))
+        groups.append(TableGroup(title, [_line(row, sized, marks) for row in part.itertuples()]))
     caption = (
         f"{data.experiment.title.rstrip('.')}: numbers published in {paper.title} and ours, {data.headline_short}."
     )
@@ -91,7 +91,7 @@ def _title(data: ExperimentData, dataset: str, partition: str, model: str) -> st
     return " · ".join(labels(data.config, section, [name])[name] for section, name in named)
 
 
-def _line(row, sized: bool, marks: dict[str, str]) -> list[Cell]:
+def _line(row, sized: bool, marks: dict[str, str]) -> list[TableCell]:
     measure = MEASURES.get(row.measure, row.measure)
     texts = [
         f"{row.label}, {measure}" if measure else row.label,
@@ -103,7 +103,7 @@ def _line(row, sized: bool, marks: dict[str, str]) -> list[Cell]:
     ]
     if sized:
         texts += [human_bytes(row.published_bytes), human_bytes(row.bytes) or NOTHING]
-    return [Cell(text) for text in [*texts, SAME if row.setting == SAME else f"differs ({marks[row.setting]})"]]
+    return [TableCell(text) for text in [*texts, SAME if row.setting == SAME else f"differs ({marks[row.setting]})"]]
 
 
 def _spread(mean: float, std: float, digits: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedbench.analysis.collect import ExperimentData, collect
-from fedbench.config.reading import Config, Plugin
+from fedbench.config.reading import Config, Entry
 from fedbench.config.spec import Paths
 from fedbench.errors import FedbenchError, nearest
 from fedbench.files.io import write_bytes
@@ -67,13 +67,13 @@ def plot(
     return written
 
 
-def draw(data: ExperimentData, name: str, figure: Plugin, paths: Paths) -> list[Path]:
+def draw(data: ExperimentData, name: str, figure: Entry, paths: Paths) -> list[Path]:
     """Draw one figure of an experiment and write it as PNG and PDF."""
     from matplotlib import rc_context
 
     from fedbench.analysis.figures._style import RC
 
-    drawn = FIGURES[figure.entry.figure].target(data, figure.options)
+    drawn = FIGURES[figure.common.figure].target(data, figure.options)
     files = []
     for kind, metadata in METADATA.items():
         buffer = io.BytesIO()

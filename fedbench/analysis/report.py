@@ -110,7 +110,7 @@ def _section(data: ExperimentData, paths: Paths) -> Section:
     rows = build(data)
     findings = [text for task in data.tasks for text in _findings(data, task, rows)]
     drawn = data.config.figures(data.name)
-    figures = [_figure(data, name, figure.entry.figure, paths, findings) for name, figure in drawn.items()]
+    figures = [_figure(data, name, figure.common.figure, paths, findings) for name, figure in drawn.items()]
     return Section(
         data.name,
         experiment.title,

@@ -65,7 +65,7 @@ def flatten(summary: Mapping[str, Any], cell: Cell, config: Config, path: Path) 
 def _flatten(summary: Mapping[str, Any], cell: Cell, config: Config) -> dict[str, Any]:
     row: dict[str, Any] = asdict(cell)
     for kind in ("dataset", "partition", "model", "method"):
-        entry = getattr(config, f"{kind}s")[getattr(cell, kind)].entry
+        entry = getattr(config, f"{kind}s")[getattr(cell, kind)].common
         row[f"{kind}_label"] = entry.label or getattr(cell, kind)
     row |= {key: summary[key] for key in ("digest", "clients", "held_out_clients", "classes", "device", "threads")}
     row["rounds"] = summary["rounds_done"]
@@ -114,7 +114,7 @@ def add_gain_over_local(runs: pd.DataFrame, config: Config) -> pd.DataFrame:
 
     Where a config has several local-only entries, the first is meant; runs without such a partner keep NaN.
     """
-    alone = next((name for name, plugin in config.methods.items() if plugin.entry.method == ALONE), None)
+    alone = next((name for name, plugin in config.methods.items() if plugin.common.method == ALONE), None)
     keys = ["dataset", "partition", "model", "seed"]
     partners = runs[runs.method == alone].set_index(keys)
     at = pd.MultiIndex.from_frame(runs[keys])

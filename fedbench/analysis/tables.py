@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedbench.analysis import paper_comparison as published
 from fedbench.analysis.budget import BUDGET, pools, within_budget
-from fedbench.analysis.collect import Collection, ExperimentData, Task, collect
+from fedbench.analysis.collect import Collection, ExperimentData, Setting, collect
 from fedbench.analysis.layout import Layout, lay_out, to_latex, to_markdown
 from fedbench.analysis.statistics import (
     cost_to_target,
@@ -145,7 +145,7 @@ def build(data: ExperimentData, target: float | None = None) -> pd.DataFrame:
     return table
 
 
-def _task_rows(data: ExperimentData, task: Task, target: float | None) -> list[dict[str, Any]]:
+def _task_rows(data: ExperimentData, task: Setting, target: float | None) -> list[dict[str, Any]]:
     runs = task.of(data.runs)
     rounds = task.of(data.rounds)
     reference = _sound(runs, data.experiment.reference)

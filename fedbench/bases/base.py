@@ -62,14 +62,14 @@ def make_base(
         If the base's options and the data do not fit together, weights are missing or of another architecture, the
         checkpoint is of another spec, `out` holds anything but an earlier base, or a folder is not writable.
     """
-    from fedbench.models.model import build_model, save_weights
+    from fedbench.models.model import make_model, save_weights
 
     BASE.check(out)  # now, not after hours of training
     torch.set_num_threads(threads)
     base = spec.base
     label = f"{spec.cell.dataset}/{spec.cell.model}"
     started = time.perf_counter()
-    classifier = build_model(spec.model, store.shape, store.classes, seed=0 if base is None else base.seed)
+    classifier = make_model(spec.model, store.shape, store.classes, seed=0 if base is None else base.seed)
     if base is None:
         record = {"origin": "random", "head": "new"}
     elif base.kind == "pretrain":
@@ -107,7 +107,7 @@ def _train(
     samples = training_samples(spec, store)
     if base.warmup_epochs >= base.epochs:
         raise FedbenchError(
-            f"bases.{spec.model.entry.base}.warmup_epochs: {base.warmup_epochs} leaves nothing of {base.epochs} "
+            f"bases.{spec.model.common.base}.warmup_epochs: {base.warmup_epochs} leaves nothing of {base.epochs} "
             "epochs; make it smaller"
         )
     identity = digest([spec.base_spec, store.sha256])
@@ -155,7 +155,7 @@ def training_samples(spec: RunSpec, store: Store) -> np.ndarray:
     samples = np.flatnonzero(np.isin(store.splits, wanted))
     if len(samples) == 0:
         raise FedbenchError(
-            f"bases.{spec.model.entry.base}: data set {spec.cell.dataset!r} has no {spec.base.data} samples to train "
+            f"bases.{spec.model.common.base}: data set {spec.cell.dataset!r} has no {spec.base.data} samples to train "
             "on; check its 'public' key"
         )
     return samples

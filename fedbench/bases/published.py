@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.config.entries import BaseEntry
-from fedbench.config.reading import Plugin
+from fedbench.config.reading import Entry
 from fedbench.data import raw
 from fedbench.errors import FedbenchError
 from fedbench.models.model import difference, load_weights, read_weights
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 HEAD = ("head.weight", "head.bias")
 
 
-def load_named(classifier: Classifier, model: Plugin, base: BaseEntry, shape: tuple[int, int, int]) -> dict[str, Any]:
+def load_named(classifier: Classifier, model: Entry, base: BaseEntry, shape: tuple[int, int, int]) -> dict[str, Any]:
     """Give the trunk timm's published weights; the head stays as it is.
 
     Parameters
@@ -42,10 +42,10 @@ def load_named(classifier: Classifier, model: Plugin, base: BaseEntry, shape: tu
     FedbenchError
         If the backbone has no published weights, or they cannot be fetched or do not fit.
     """
-    target = BACKBONES[model.entry.backbone].target
+    target = BACKBONES[model.common.backbone].target
     if not hasattr(target, "pretrained_trunk"):
         raise FedbenchError(
-            f"models.{model.name}: backbone {model.entry.backbone!r} has no published weights; use a base of kind "
+            f"models.{model.name}: backbone {model.common.backbone!r} has no published weights; use a base of kind "
             "pretrain or file"
         )
     try:
@@ -63,7 +63,7 @@ def load_named(classifier: Classifier, model: Plugin, base: BaseEntry, shape: tu
 
 
 def load_file(
-    classifier: Classifier, model: Plugin, base: BaseEntry, shape: tuple[int, int, int], data_root: Path
+    classifier: Classifier, model: Entry, base: BaseEntry, shape: tuple[int, int, int], data_root: Path
 ) -> dict[str, Any]:
     """Give the classifier the weights of a safetensors file: this project's names, or timm's for timm models.
 
@@ -92,7 +92,7 @@ def load_file(
             return {**record, "head": "new"}
         load_weights(classifier, weights, path)
         return {**record, "head": "file"}
-    target = BACKBONES[model.entry.backbone].target
+    target = BACKBONES[model.common.backbone].target
     if hasattr(target, "pretrained_trunk"):
         weights = _resampled(target, model, shape, weights, path).state_dict()
     complaint = difference(classifier.trunk.state_dict(), weights)
@@ -103,7 +103,7 @@ def load_file(
 
 
 def _resampled(
-    target: Any, model: Plugin, shape: tuple[int, int, int], weights: dict[str, Tensor], path: Path
+    target: Any, model: Entry, shape: tuple[int, int, int], weights: dict[str, Tensor], path: Path
 ) -> nn.Module:
     """The trunk with `weights` fitted to the model's image size and channels."""
     try:

@@ -147,7 +147,7 @@ def schema():
 @named("dataset")
 def prepare(work, dataset):
     """Decode a data set, fix its splits and hash it."""
-    work.prepare(work.plan.example(dataset))
+    work.make_store(work.plan.example(dataset))
 
 
 @cli.command()
@@ -156,7 +156,7 @@ def prepare(work, dataset):
 @seeded
 def partition(work, dataset, partition, seed):
     """Divide a data set over clients."""
-    work.partition(work.plan.example(dataset, partition, seed=seed))
+    work.make_partition(work.plan.example(dataset, partition, seed=seed))
 
 
 @cli.command()
@@ -168,7 +168,7 @@ def pretrain(work, dataset, model, checkpoints):
     from fedbench.site.gpus import own_gpu
 
     with own_gpu(work.device, work.say):
-        work.pretrain(work.plan.example(dataset, model=model), checkpoints)
+        work.make_base(work.plan.example(dataset, model=model), checkpoints)
 
 
 @cli.command()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fedbench.options import adapter
-from fedbench.registry import BACKBONES, CHANNELS, DATA_SOURCES, FIGURES, METHODS, PARTITION_SCHEMES, Entry, Registry
+from fedbench.registry import BACKBONES, CHANNELS, DATA_SOURCES, FIGURES, METHODS, PARTITION_SCHEMES, Plugin, Registry
 
 KINDS: dict[str, Registry] = {
     "methods": METHODS,
@@ -42,7 +42,7 @@ def markdown(kind: str) -> str:
     return "\n".join(["| name | what it is | own options |", "|---|---|---|", *rows])
 
 
-def option_rows(entry: Entry) -> Iterator[tuple[str, str, str, str]]:
+def option_rows(entry: Plugin) -> Iterator[tuple[str, str, str, str]]:
     """Name, type, default and description of each option of a plug-in."""
     schema = adapter(entry.options).json_schema()
     required = schema.get("required", ())
@@ -52,7 +52,7 @@ def option_rows(entry: Entry) -> Iterator[tuple[str, str, str, str]]:
         yield name, type_name(option), default, f"  {about}" if about else ""
 
 
-def added_columns(entry: Entry) -> Iterator[str]:
+def added_columns(entry: Plugin) -> Iterator[str]:
     """What a method adds to a run's tables, and what it means."""
     for column, meaning in getattr(entry.target, "columns", {}).items():
         yield f"rounds.csv {column}: {meaning}"

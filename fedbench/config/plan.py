@@ -49,7 +49,7 @@ class Plan:
         for assignment in self.assignments:
             for key in configs.override({}, [assignment]).get("training") or ():
                 for section, plugin in reversed(parts.items()):
-                    own = getattr(plugin.entry, "training", {})
+                    own = getattr(plugin.common, "training", {})
                     if key in own:
                         where = f"{section}.{plugin.name}.training.{key}"
                         lines.append(f"--set {assignment}: {spec.cell.path} has {where}={own[key]}, which comes later")
@@ -144,7 +144,7 @@ class Plan:
         """Labels of all entries, by section and name."""
         sections = ("datasets", "partitions", "models", "channels", "methods")
         return {
-            f"{section}.{name}": plugin.entry.label
+            f"{section}.{name}": plugin.common.label
             for section in sections
             for name, plugin in getattr(self.config, section).items()
         }

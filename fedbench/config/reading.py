@@ -33,11 +33,11 @@ from fedbench.registry import BACKBONES, CHANNELS, DATA_SOURCES, FIGURES, METHOD
 
 
 @dataclass(frozen=True)
-class Plugin:
+class Entry:
     """A validated entry: the keys that its kind shares, and the plug-in's own options."""
 
     name: str
-    entry: Any
+    common: Any
     options: Any
 
 
@@ -61,12 +61,12 @@ class Config:
     results: Path
     seeds: tuple[int, ...]
     training: Overrides
-    datasets: dict[str, Plugin]
-    partitions: dict[str, Plugin]
-    models: dict[str, Plugin]
+    datasets: dict[str, Entry]
+    partitions: dict[str, Entry]
+    models: dict[str, Entry]
     bases: dict[str, BaseEntry]
-    channels: dict[str, Plugin]
-    methods: dict[str, Plugin]
+    channels: dict[str, Entry]
+    methods: dict[str, Entry]
     experiments: dict[str, Experiment]
 
     def find(self, section: str, name: str, where: str = "") -> Any:
@@ -77,35 +77,35 @@ class Config:
             raise FedbenchError(f"{prefix}unknown {section.removesuffix('s')} {name!r}; {nearest(name, entries)}")
         return entries[name]
 
-    def figures(self, experiment: str) -> dict[str, Plugin]:
+    def figures(self, experiment: str) -> dict[str, Entry]:
         """The figures of an experiment by the names of their files; a name alone is a figure without options."""
-        found: dict[str, Plugin] = {}
+        found: dict[str, Entry] = {}
         for place, values in enumerate(self.experiments[experiment].figures):
             path = f"experiments.{experiment}.figures.{place}"
             values = {"figure": values} if isinstance(values, str) else values
-            figure = parse_plugin(*FIGURE, values, path)
-            name = figure.entry.name or figure.entry.figure
+            figure = split_entry(*FIGURE, values, path)
+            name = figure.common.name or figure.common.figure
             if found.setdefault(name, figure) != figure:
                 raise FedbenchError(f"{path}: a second figure named {name!r}; give it another `name`")
         return found
 
 
-def parse_entry(section: str, name: str, values: Mapping[str, Any]) -> Plugin:
+def parse_entry(section: str, name: str, values: Mapping[str, Any]) -> Entry:
     """Validate one entry of a section of plug-ins."""
-    return replace(parse_plugin(*KINDS[section], values, f"{section}.{name}"), name=name)
+    return replace(split_entry(*KINDS[section], values, f"{section}.{name}"), name=name)
 
 
-def parse_plugin(common: type, key: str, registry: Registry, values: Mapping[str, Any], path: str) -> Plugin:
+def split_entry(common: type, key: str, registry: Registry, values: Mapping[str, Any], path: str) -> Entry:
     """Split an entry into common and plug-in keys and validate both halves; it is named after its plug-in."""
     if key not in values:
         raise FedbenchError(f"{path}.{key}: this key is required; {nearest('', registry)}")
-    entry_registered = registry.find(values[key], f"{path}.{key}")
+    plugin = registry.find(values[key], f"{path}.{key}")
     shared = set(names(common))
     own = {k: v for k, v in values.items() if k not in shared}
-    entry = parse(common, {k: v for k, v in values.items() if k in shared}, path)
-    plugin_options = parse(entry_registered.options, own, path, also_valid=tuple(shared))
-    check_overrides(getattr(entry, "training", {}), f"{path}.training")
-    return Plugin(values[key], entry, plugin_options)
+    shared_options = parse(common, {k: v for k, v in values.items() if k in shared}, path)
+    plugin_options = parse(plugin.options, own, path, also_valid=tuple(shared))
+    check_overrides(getattr(shared_options, "training", {}), f"{path}.training")
+    return Entry(values[key], shared_options, plugin_options)
 
 
 def check_overrides(values: Mapping[str, Any], path: str) -> None:
@@ -154,17 +154,17 @@ def parse_base(name: str, values: Mapping[str, Any]) -> BaseEntry:
 
 def _check_references(config: Config) -> None:
     for name, model in config.models.items():
-        if model.entry.base is not None:
-            config.find("bases", model.entry.base, f"models.{name}.base")
+        if model.common.base is not None:
+            config.find("bases", model.common.base, f"models.{name}.base")
     for name, method in config.methods.items():
-        config.find("channels", method.entry.channel, f"methods.{name}.channel")
+        config.find("channels", method.common.channel, f"methods.{name}.channel")
     for name, channel in config.channels.items():
-        codec = CHANNELS[channel.entry.codec].target
-        reason = codec.objection(channel.options, channel.entry.error_feedback)
+        codec = CHANNELS[channel.common.codec].target
+        reason = codec.objection(channel.options, channel.common.error_feedback)
         if reason:
             raise FedbenchError(f"channels.{name}: {reason}")
     for name, dataset in config.datasets.items():
-        public = dataset.entry.public
+        public = dataset.common.public
         if public and sum(part is not None for part in (public.fraction, public.classes, public.domains)) != 1:
             raise FedbenchError(f"datasets.{name}.public: give exactly one of fraction, classes, domains")
     for name, experiment in config.experiments.items():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.config.entries import BaseEntry, Training
-from fedbench.config.reading import Config, Plugin, listed, merge
+from fedbench.config.reading import Config, Entry, listed, merge
 from fedbench.errors import FedbenchError, nearest
 from fedbench.options import parse
 from fedbench.registry import BACKBONES, METHODS
@@ -38,12 +38,12 @@ class RunSpec:
     """Everything that determines a run's numbers, resolved from a config."""
 
     cell: Cell
-    dataset: Plugin
-    partition: Plugin
-    model: Plugin
+    dataset: Entry
+    partition: Entry
+    model: Entry
     base: BaseEntry | None
-    method: Plugin
-    channel: Plugin
+    method: Entry
+    channel: Entry
     training: Training
 
     @property
@@ -89,9 +89,9 @@ class RunSpec:
         return seeded(self.seedless_digest, self.seed)
 
 
-def plain(plugin: Plugin) -> dict[str, Any]:
+def plain(plugin: Entry) -> dict[str, Any]:
     """A plug-in entry as one flat mapping, without labels."""
-    values = {**asdict(plugin.entry), **asdict(plugin.options)}
+    values = {**asdict(plugin.common), **asdict(plugin.options)}
     return {key: value for key, value in values.items() if key not in NOT_IDENTITY}
 
 
@@ -111,27 +111,27 @@ def resolve(config: Config, cell: Cell) -> RunSpec:
     partition = config.find("partitions", cell.partition)
     model = config.find("models", cell.model)
     method = config.find("methods", cell.method)
-    layers = [config.training, *(plugin.entry.training for plugin in (dataset, partition, model, method))]
+    layers = [config.training, *(plugin.common.training for plugin in (dataset, partition, model, method))]
     training = parse(Training, merge(*layers), f"training of {cell.path}")
-    base = config.bases[model.entry.base] if model.entry.base else None
-    if base is not None and base.data == "public" and base.kind == "pretrain" and dataset.entry.public is None:
+    base = config.bases[model.common.base] if model.common.base else None
+    if base is not None and base.data == "public" and base.kind == "pretrain" and dataset.common.public is None:
         raise FedbenchError(
-            f"{cell.path}: base {model.entry.base!r} trains on a public share, but datasets.{cell.dataset} "
+            f"{cell.path}: base {model.common.base!r} trains on a public share, but datasets.{cell.dataset} "
             "has no 'public' key; add one or use another model"
         )
-    spec = RunSpec(cell, dataset, partition, model, base, method, config.channels[method.entry.channel], training)
+    spec = RunSpec(cell, dataset, partition, model, base, method, config.channels[method.common.channel], training)
     _check_fit(spec)
     return spec
 
 
 def _check_fit(spec: RunSpec) -> None:
     """Reject combinations that make no sense, with the method's own reason, before anything runs."""
-    method = METHODS[spec.method.entry.method].target
-    backbone = BACKBONES[spec.model.entry.backbone].target
-    reason = method.mismatch(spec.method.options, backbone.provides, spec)
-    if reason is None and not method.communicates and spec.channel.entry.codec != "dense":
+    method = METHODS[spec.method.common.method].target
+    backbone = BACKBONES[spec.model.common.backbone].target
+    reason = method.objection(spec.method.options, backbone.provides, spec)
+    if reason is None and not method.communicates and spec.channel.common.codec != "dense":
         reason = f"method {spec.method.name} sends nothing that channel {spec.channel.name} could code; remove channel"
-    clients, held_out = spec.partition.entry.clients, spec.training.held_out
+    clients, held_out = spec.partition.common.clients, spec.training.held_out
     if reason is None and held_out and max(1, round(held_out * clients)) >= clients:
         reason = f"training.held_out {held_out:g} of {clients} clients leaves none to train; lower it"
     if reason:

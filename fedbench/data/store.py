@@ -28,7 +28,7 @@ from fedbench.files import io
 from fedbench.files.products import DATA
 
 if TYPE_CHECKING:
-    from fedbench.config.reading import Plugin
+    from fedbench.config.reading import Entry
 
 # Larger images are not read once more by every job; `fedbench verify` reads them all the same.
 VERIFIED_BYTES = 4 << 30
@@ -120,15 +120,15 @@ class Store:
         return self.meta["sha256"]["all"]
 
 
-def inputs(dataset: Plugin, data_root: Path) -> Iterable[Path]:
+def inputs(dataset: Entry, data_root: Path) -> Iterable[Path]:
     """The raw files and folders of a data set; none where its source has no files or checks them by itself."""
     from fedbench.registry import DATA_SOURCES
 
-    source = DATA_SOURCES[dataset.entry.source].target()
+    source = DATA_SOURCES[dataset.common.source].target()
     return source.inputs(dataset.options, Path(data_root)) if hasattr(source, "inputs") else ()
 
 
-def prepare(dataset: Plugin, out: Path, data_root: Path) -> Store:
+def prepare(dataset: Entry, out: Path, data_root: Path) -> Store:
     """Read a data set, fix its splits and write it as ``out/{images.npy,arrays.npz,dataset.json}``.
 
     The test split (where the source has none) and the public share are drawn from streams with a fixed seed:
@@ -148,7 +148,7 @@ def prepare(dataset: Plugin, out: Path, data_root: Path) -> Store:
     from fedbench.config.spec import plain as plain
     from fedbench.registry import DATA_SOURCES
 
-    entry, where = dataset.entry, f"datasets.{dataset.name}"
+    entry, where = dataset.common, f"datasets.{dataset.name}"
     with io.writing_folder(out, DATA) as folder:
         source = DATA_SOURCES[entry.source].target()
         raw = source.load(dataset.options, Path(data_root), lambda shape: _make_room(folder / "images.npy", shape))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.config.plan import Plan
-from fedbench.config.reading import Plugin
+from fedbench.config.reading import Entry
 from fedbench.config.spec import digest
 from fedbench.doctor.finding import Finding
 from fedbench.errors import FedbenchError
@@ -44,8 +44,8 @@ def partitions(plan: Plan) -> Iterator[Finding]:
             yield Finding("warning", f"partition {name} of {dataset}, seed {seed}", text, fix)
 
 
-def _raw(what: str, dataset: Plugin, data_root: Path) -> Finding:
-    source, options = dataset.entry.source, dataset.options
+def _raw(what: str, dataset: Entry, data_root: Path) -> Finding:
+    source, options = dataset.common.source, dataset.options
     if source in OFFICIAL:
         folder, archive, own = OFFICIAL[source]
         for root in (data_root, data_root / own):
@@ -73,7 +73,7 @@ def bases(plan: Plan, data_root: Path) -> Iterator[Finding]:
         spec = plan.example(cell[0], model=cell[1])
         made = _made_from(plan.paths.base(*cell) / "base.json", spec.base_spec)
         if spec.base is not None and spec.base.kind != "pretrain" and not made:
-            needed.setdefault(spec.model.entry.base, []).append(f"{cell[1]} on {cell[0]}")
+            needed.setdefault(spec.model.common.base, []).append(f"{cell[1]} on {cell[0]}")
     for name, users in needed.items():
         base = plan.config.bases[name]
         what, text = f"base {name}", f"for {users[0]}" + (f" and {len(users) - 1} more" if users[1:] else "")

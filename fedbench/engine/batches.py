@@ -16,7 +16,7 @@ from fedbench.randomness import stream
 
 
 @dataclass(frozen=True)
-class Plan:
+class BatchPlan:
     """Batches of K clients, clients with the most steps first.
 
     Attributes
@@ -62,8 +62,8 @@ def make_plan(
     seed: int,
     key: tuple[int | str, ...],
     pad: int | None,
-) -> Plan:
-    """Plan the local steps of a chunk of clients.
+) -> BatchPlan:
+    """BatchPlan the local steps of a chunk of clients.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def make_plan(
             own = mask[:, position]
             rng = stream(seed, "augmentation", *key, client)
             offsets[:, position][own], flips[:, position][own] = draw_crop_flip(rng, int(own.sum()), pad)
-    return Plan(
+    return BatchPlan(
         indices=np.where(mask, indices, first[:, None]),
         mask=mask,
         active=(counts[None, :] > np.arange(counts.max())[:, None]).sum(1),

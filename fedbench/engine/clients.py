@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from fedbench.engine.batches import Plan, local_steps, make_plan
+from fedbench.engine.batches import BatchPlan, local_steps, make_plan
 from fedbench.engine.gradients import GradientSums
 from fedbench.engine.interrupt import StopNow
 from fedbench.errors import FedbenchError
@@ -73,7 +73,7 @@ class ClientTrainer:
 
     def steps(self, client: int) -> int:
         """Local steps of a client in a phase of the run's own length, for ordering."""
-        samples = len(self.population.trainers[client])
+        samples = len(self.population.train_samples[client])
         return local_steps(samples, self.training.batch_size, self.training.local_epochs, self.training.local_steps)
 
     def train(self, clients: Sequence[int], received: Tree, private: Tree, round_number: int, rate: float) -> Trained:
@@ -84,7 +84,7 @@ class ClientTrainer:
         received, private : stacked trees [K, ...], in the order of `clients`
         rate : the round's learning-rate factor, in (0, 1]
         """
-        phases, trainers = self.method.phases(), self.population.trainers
+        phases, trainers = self.method.phases(), self.population.train_samples
         local, losses, steps, gradients = self._run_phases(
             phases, clients, trainers, round_number, received, private, rate
         )
@@ -143,7 +143,7 @@ class ClientTrainer:
 
     def _plan(
         self, clients: Sequence[int], samples: Sequence[np.ndarray], phase: Phase, key: tuple[int | str, int]
-    ) -> Plan:
+    ) -> BatchPlan:
         return make_plan(
             clients,
             [samples[client] for client in clients],
@@ -156,7 +156,7 @@ class ClientTrainer:
         )
 
     def _run_phase(
-        self, phase: Phase, plan: Plan, local: Tree, received: Tree, rate: float
+        self, phase: Phase, plan: BatchPlan, local: Tree, received: Tree, rate: float
     ) -> tuple[Tree, Tensor, Tree]:
         """Train the phase's leaves; returns the local state, each client's mean loss [K] and the followed gradients."""
         clients = len(plan.steps)
@@ -224,7 +224,7 @@ class ClientTrainer:
             return torch.autocast(self.population.device.type, torch.bfloat16)
         return nullcontext()
 
-    def _batch(self, plan: Plan, step: int, active: int) -> Batch:
+    def _batch(self, plan: BatchPlan, step: int, active: int) -> Batch:
         width = int(plan.widths[step])
         indices = plan.indices[step, :active, :width]
         mask = plan.mask[step, :active, :width]

@@ -65,7 +65,7 @@ class Population:
         self.device, self.held_out = device, held_out
         self.train, self.validation, self.test = partition.train, partition.validation, partition.test
         members = [samples for client, samples in enumerate(partition.train) if client not in held_out]
-        self.trainers = [np.sort(np.concatenate(members))] if pooled else partition.train
+        self.train_samples = [np.sort(np.concatenate(members))] if pooled else partition.train
         self.domains, self.domain_names = store.domains, store.domain_names
         self.pad = padding(*store.shape[1:])
         self._read = ImageReader(store.images, device)

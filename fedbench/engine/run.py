@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fedbench.channels.build import build_channel
 from fedbench.channels.channel import dense_bytes
+from fedbench.channels.make_channel import make_channel
 from fedbench.config.identity import identity, identity_digest, mismatch
 from fedbench.engine import checkpoint as checkpoints
 from fedbench.engine import environment, results
@@ -27,7 +27,7 @@ from fedbench.engine.summary import summarise
 from fedbench.errors import FedbenchError
 from fedbench.files.io import damage, read_sealed, writing_errors
 from fedbench.files.products import RUN
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
 from fedbench.site.locking import alone
@@ -83,7 +83,7 @@ def run(
     with writing_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     with alone(out, checkpoint, say, time_limit):
-        RUN.check(out, METHODS[spec.method.entry.method].target.tables)
+        RUN.check(out, METHODS[spec.method.common.method].target.tables)
         wanted = identity(spec.digest, store.meta["sha256"], partition.sha256, base.sha256)
         if _is_complete(out, wanted, overwrite, say):
             return
@@ -146,11 +146,11 @@ class Run:
         self.one_time_bytes = dense_bytes(base.weights)
         self.identity = identity(spec.digest, store.meta["sha256"], partition.sha256, base.sha256)
 
-        classifier = build_model(spec.model, store.shape, store.classes)
+        classifier = make_model(spec.model, store.shape, store.classes)
         classifier.load_state_dict(base.weights)
         classifier.to(device).eval()
         self.total_parameters = sum(parameter.numel() for parameter in classifier.parameters())
-        method_class = METHODS[spec.method.entry.method].target
+        method_class = METHODS[spec.method.common.method].target
         self.method = method_class(spec.method.options, classifier, self.training, self.seed)
         held_out = draw_held_out(self.seed, partition.clients, self.training.held_out)
         population = Population(store, partition, classifier, device, self.method.pooled, held_out)
@@ -159,7 +159,7 @@ class Run:
         self.evaluator = Evaluator(self.trainer, self.chunk)
 
         shared = to_device(self.method.init_shared(stream(self.seed, "shared")), device)
-        self.channel = build_channel(spec.channel, shared)
+        self.channel = make_channel(spec.channel, shared)
         self.state = self._restore(overwrite) or checkpoints.State(
             round_number=-1,
             shared=shared,

@@ -73,7 +73,9 @@ class Server:
             If a stop was requested; the state is then as before the round.
         """
         state, device = self.state, self.trainer.population.device
-        members = [client for client in range(len(self.trainer.population.trainers)) if client not in self.held_out]
+        members = [
+            client for client in range(len(self.trainer.population.train_samples)) if client not in self.held_out
+        ]
         drawn = sample_cohort(self.seed, round_number, len(members), self.training.participation)
         cohort = [members[position] for position in drawn]
         factor = rate(self.training, round_number)
@@ -146,7 +148,7 @@ class Server:
         }
 
     def _weights(self, cohort: list[int]) -> torch.Tensor:
-        sizes = np.array([len(self.trainer.population.trainers[client]) for client in cohort], np.float64)
+        sizes = np.array([len(self.trainer.population.train_samples[client]) for client in cohort], np.float64)
         weights = (
             sizes / sizes.sum() if self.training.aggregation == "samples" else np.full(len(cohort), 1 / len(cohort))
         )

@@ -24,7 +24,7 @@ def summarise(run: Run) -> dict[str, Any]:
     cell = spec.cell
     return {
         "cell": {name: getattr(cell, name) for name in ("dataset", "partition", "model", "method", "seed")},
-        "label": spec.method.entry.label or cell.method,
+        "label": spec.method.common.label or cell.method,
         **run.identity,
         "spec": spec.full,
         "selections": chosen,

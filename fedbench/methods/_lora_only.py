@@ -24,18 +24,18 @@ class AdapterOptions:
     """LoRA's scale is lora_alpha / rank."""
 
 
-def adapter_mismatch(provides: frozenset[str], spec: RunSpec) -> str | None:
+def adapter_objection(provides: frozenset[str], spec: RunSpec) -> str | None:
     """Why the model has no place for adapters, or none for such large ones."""
     reason = f"method {spec.method.name} needs LoRA sites, but model {spec.model.name} has none; use a ViT"
-    return lacks(provides, "lora-sites", reason) or rank_mismatch(spec)
+    return lacks(provides, "lora-sites", reason) or rank_objection(spec)
 
 
-def rank_mismatch(spec: RunSpec) -> str | None:
+def rank_objection(spec: RunSpec) -> str | None:
     """Why adapters are larger than any change of the layers needs, where the model's options tell these layers' width.
 
     Tasks check all layers (:func:`fedbench.models.lora.check_rank`) once the model is built.
     """
-    backbone, name = BACKBONES[spec.model.entry.backbone].target, spec.method.name
+    backbone, name = BACKBONES[spec.model.common.backbone].target, spec.method.name
     if not hasattr(backbone, "adapter_width"):
         return None
     width = backbone.adapter_width(spec.model.options)

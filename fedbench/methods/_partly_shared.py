@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedbench.methods.fedavg import FedAvg, TrainableOptions, trainable_mismatch
+from fedbench.methods.fedavg import FedAvg, TrainableOptions, trainable_objection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,21 +45,23 @@ class PrivateHead(PartlyShared):
     options: TrainableOptions
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
         return (
-            private_head_mismatch(spec) or body_mismatch(options, spec) or trainable_mismatch(options, provides, spec)
+            private_head_objection(spec)
+            or body_objection(options, spec)
+            or trainable_objection(options, provides, spec)
         )
 
 
-def private_head_mismatch(spec: RunSpec) -> str | None:
+def private_head_objection(spec: RunSpec) -> str | None:
     """Why a head that clients train for themselves does not exist in this model."""
-    name, model, head = spec.method.name, spec.model.name, spec.model.entry.head
+    name, model, head = spec.method.name, spec.model.name, spec.model.common.head
     if head == "trainable":
         return None
     return f"method {name} gives each client a head of its own, but the head of model {model} is {head}"
 
 
-def body_mismatch(options: TrainableOptions, spec: RunSpec) -> str | None:
+def body_objection(options: TrainableOptions, spec: RunSpec) -> str | None:
     """Why nothing would travel."""
     if options.trainable != "head":
         return None

@@ -29,7 +29,7 @@ class Base(Method):
     communicates = False
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
         if spec.training.fine_tune_epochs:
             return f"method {spec.method.name} leaves the base untouched; set its training to fine_tune_epochs: 0"
         return None

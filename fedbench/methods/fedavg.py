@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedbench.methods._lora_only import rank_mismatch
+from fedbench.methods._lora_only import rank_objection
 from fedbench.methods.method import Group, Method, Phase, lacks
 from fedbench.options import PositiveFloat, PositiveInt, options
 from fedbench.registry import METHODS
@@ -50,20 +50,20 @@ def build_trainable(classifier: Classifier, choice: TrainableOptions) -> Task:
     return WeightTask(classifier, weight_names(classifier, choice.trainable))
 
 
-def trainable_mismatch(choice: TrainableOptions, provides: frozenset[str], spec: RunSpec) -> str | None:
+def trainable_objection(choice: TrainableOptions, provides: frozenset[str], spec: RunSpec) -> str | None:
     """Why these leaves do not exist in this model, or not in this size."""
     name, model = spec.method.name, spec.model.name
     if choice.trainable == "lora":
         reason = f"method {name} trains LoRA, but model {model} has no LoRA sites; use a ViT"
-        return lacks(provides, "lora-sites", reason) or rank_mismatch(spec)
+        return lacks(provides, "lora-sites", reason) or rank_objection(spec)
     if choice.trainable == "conv-lora":
         reason = f"method {name} trains LoRA of convolutions, but model {model} has none; use a ResNet"
-        return lacks(provides, "mapped-weights", reason) or rank_mismatch(spec)
+        return lacks(provides, "mapped-weights", reason) or rank_objection(spec)
     if choice.trainable == "norm":
         reason = f"method {name} trains normalisation parameters, but model {model} has none"
         return lacks(provides, "norm-affine", reason)
-    if choice.trainable == "head" and spec.model.entry.head != "trainable":
-        return f"method {name} trains only the head, but the head of model {model} is {spec.model.entry.head}"
+    if choice.trainable == "head" and spec.model.common.head != "trainable":
+        return f"method {name} trains only the head, but the head of model {model} is {spec.model.common.head}"
     return None
 
 
@@ -74,8 +74,8 @@ class FedAvg(Method):
     options: TrainableOptions
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
-        return trainable_mismatch(options, provides, spec)
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+        return trainable_objection(options, provides, spec)
 
     def build_task(self, classifier: Classifier) -> Task:
         return build_trainable(classifier, self.options)

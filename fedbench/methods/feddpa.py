@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedbench.methods._lora_only import AdapterOptions, adapter_mismatch
+from fedbench.methods._lora_only import AdapterOptions, adapter_objection
 from fedbench.methods.method import Group, Method, Phase
 from fedbench.options import Fraction, PositiveInt, options
 from fedbench.registry import METHODS
@@ -47,8 +47,8 @@ class FedDPA(Method):
     task: MixedLoraTask
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
-        return adapter_mismatch(provides, spec)
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+        return adapter_objection(provides, spec)
 
     @property
     def context_images(self) -> int:

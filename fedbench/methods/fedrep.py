@@ -39,10 +39,10 @@ class FedRep(PrivateHead):
     options: FedRepOptions
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
         if spec.training.local_steps is not None:
             return f"method {spec.method.name} counts its phases in epochs; remove training.local_steps"
-        return PrivateHead.mismatch(options, provides, spec)
+        return PrivateHead.objection(options, provides, spec)
 
     def phases(self) -> tuple[Phase, ...]:
         return (

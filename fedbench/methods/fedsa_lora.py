@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedbench.methods._lora_only import AdapterOptions, AdaptersAndHead, adapter_mismatch
-from fedbench.methods._partly_shared import HEAD, PartlyShared, private_head_mismatch
+from fedbench.methods._lora_only import AdapterOptions, AdaptersAndHead, adapter_objection
+from fedbench.methods._partly_shared import HEAD, PartlyShared, private_head_objection
 from fedbench.options import options
 from fedbench.registry import METHODS
 
@@ -34,9 +34,9 @@ class FedSALora(AdaptersAndHead, PartlyShared):
     options: FedSALoraOptions
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
-        reason = private_head_mismatch(spec) if options.head == "private" else None
-        return reason or adapter_mismatch(provides, spec)
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+        reason = private_head_objection(spec) if options.head == "private" else None
+        return reason or adapter_objection(provides, spec)
 
     def stays(self, name: str) -> bool:
         if name.startswith(HEAD):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from fedbench.methods import _gates
-from fedbench.methods._lora_only import adapter_mismatch
+from fedbench.methods._lora_only import adapter_objection
 from fedbench.methods.method import Group, Method, Phase
 from fedbench.options import Float, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, options
 from fedbench.registry import METHODS
@@ -73,10 +73,10 @@ class FedSDG(Method):
     followed_leaves = ("gate.",)
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
-        if options.head == "private" and spec.model.entry.head != "trainable":
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+        if options.head == "private" and spec.model.common.head != "trainable":
             return f"method {spec.method.name} keeps a private head, but the head of model {spec.model.name} is frozen"
-        return adapter_mismatch(provides, spec)
+        return adapter_objection(provides, spec)
 
     def build_task(self, classifier: Classifier) -> DualLoraTask:
         from fedbench.models.dual_lora import DualLoraTask

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from fedbench.methods._lora_only import AdapterOptions, AdaptersAndHead, adapter_mismatch
+from fedbench.methods._lora_only import AdapterOptions, AdaptersAndHead, adapter_objection
 from fedbench.methods.method import Group, Phase
 from fedbench.registry import METHODS
 from fedbench.tree import expand, to_device
@@ -26,8 +26,8 @@ class FFALora(AdaptersAndHead):
     """LoRA with A frozen at its common draw; B and the head train and travel."""
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
-        return adapter_mismatch(provides, spec)
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+        return adapter_objection(provides, spec)
 
     def init_shared(self, rng: np.random.Generator) -> Tree:
         start = self.task.init(rng)

@@ -61,7 +61,7 @@ class FLITE(Method):
     }
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
         name = spec.method.name
         if options.latent == "z" and options.rank > options.dimension:
             return f"method {name}: rank {options.rank} exceeds dimension {options.dimension}; lower rank"
@@ -69,7 +69,7 @@ class FLITE(Method):
             return f"method {name}: a 32-bit hash has no {options.rank} signs; lower rank to 32"
         if options.factors == "dense" and options.latent == "y":
             return f"method {name}: a dense map takes z, not y; use factors: stored"
-        if options.train_head and spec.model.entry.head != "trainable":
+        if options.train_head and spec.model.common.head != "trainable":
             return f"method {name} trains the head, but the head of model {spec.model.name} is frozen"
         reason = f"method {name} maps convolutions, but model {spec.model.name} has none; use a ResNet"
         return lacks(provides, "mapped-weights", reason)

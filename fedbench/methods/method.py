@@ -111,7 +111,7 @@ class Method:
         self.task = self.build_task(classifier)
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
         """Why this method cannot run with this model, channel or partition; None if it can.
 
         Called while a workflow is planned, without torch.
@@ -233,5 +233,5 @@ class Method:
 
 
 def lacks(provides: frozenset[str], part: str, reason: str) -> str | None:
-    """A mismatch line if the backbone does not provide `part`."""
+    """A objection line if the backbone does not provide `part`."""
     return None if part in provides else reason

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.methods._own_copy import OWN, OwnCopy, own, owned, shared_part
 from fedbench.methods.fa_lora import LoraOptions
-from fedbench.methods.fedavg import trainable_mismatch
+from fedbench.methods.fedavg import trainable_objection
 from fedbench.methods.method import Group, Phase
 from fedbench.options import PositiveFloat, PositiveInt, options
 from fedbench.registry import METHODS
@@ -53,7 +53,7 @@ class PFedMe(OwnCopy):
     options: PFedMeOptions
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
         name, training = spec.method.name, spec.training
         if options.outer_rate * options.proximity > 1:
             return f"method {name}: outer_rate * proximity is above 1, so w would step beyond theta; lower either"
@@ -62,7 +62,7 @@ class PFedMe(OwnCopy):
                 f"method {name}: SGD diverges on the proximal term where learning_rate * proximity is 2 or more; "
                 "lower either"
             )
-        return trainable_mismatch(options, provides, spec)
+        return trainable_objection(options, provides, spec)
 
     def phases(self) -> tuple[Phase, ...]:
         return (

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fedbench.methods._own_copy import SHARED, shared_part
-from fedbench.methods.fedavg import FedAvg, TrainableOptions, trainable_mismatch
+from fedbench.methods.fedavg import FedAvg, TrainableOptions, trainable_objection
 from fedbench.methods.method import Group, LocalResult, Phase
 from fedbench.options import PositiveFloat, options
 from fedbench.registry import METHODS
@@ -50,7 +50,7 @@ class Scaffold(FedAvg):
     additive = False
 
     @staticmethod
-    def mismatch(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
+    def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:
         name, training = spec.method.name, spec.training
         if training.optimizer != "sgd" or training.momentum:
             return (
@@ -64,12 +64,12 @@ class Scaffold(FedAvg):
             )
         if training.aggregation != "uniform":
             return f"method {name}: its control variate is the clients' plain mean; set aggregation: uniform"
-        if spec.channel.entry.codec != "dense":
+        if spec.channel.common.codec != "dense":
             return (
                 f"method {name} sends weights and control variates, whose scales differ, so codec "
-                f"{spec.channel.entry.codec} would code one at the other's cost; use a dense channel"
+                f"{spec.channel.common.codec} would code one at the other's cost; use a dense channel"
             )
-        return trainable_mismatch(options, provides, spec)
+        return trainable_objection(options, provides, spec)
 
     def init_shared(self, rng: np.random.Generator) -> Tree:
         self._start = self.task.init(rng)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fedbench.config.reading import Plugin
+from fedbench.config.reading import Entry
 from fedbench.data.artifact import check_data, check_spec
 from fedbench.errors import FedbenchError
 from fedbench.files import io
@@ -46,12 +46,12 @@ class Base:
     sha256: str
 
 
-def build_model(model: Plugin, shape: tuple[int, int, int], classes: int, seed: int = 0) -> Classifier:
+def make_model(model: Entry, shape: tuple[int, int, int], classes: int, seed: int = 0) -> Classifier:
     """A classifier with random weights, on the CPU, in fp32.
 
     Parameters
     ----------
-    model : Plugin
+    model : Entry
         An entry of `models`: the backbone's options and the kind of head.
     shape : (int, int, int)
         Channels, height and width of the stored images.
@@ -69,11 +69,11 @@ def build_model(model: Plugin, shape: tuple[int, int, int], classes: int, seed: 
     FedbenchError
         If the options do not fit the images or the number of classes.
     """
-    backbone = BACKBONES[model.entry.backbone].target
+    backbone = BACKBONES[model.common.backbone].target
     classifier = backbone.build(model.options, tuple(shape), classes, stream(seed, "model"))
-    if model.entry.head != TRAINABLE:
+    if model.common.head != TRAINABLE:
         features = classifier.head.in_features
-        classifier.head = make_head(model.entry.head, features, classes, stream(seed, "head"))
+        classifier.head = make_head(model.common.head, features, classes, stream(seed, "head"))
         classifier.head_is_frozen = True
     return classifier
 

@@ -25,7 +25,7 @@ from fedbench.partition._follow import assign_tests, natural_tests, split_valida
 from fedbench.partition._statistics import skew
 
 if TYPE_CHECKING:
-    from fedbench.config.reading import Plugin
+    from fedbench.config.reading import Entry
 
 SPLITS = ("train", "validation", "test")
 
@@ -57,7 +57,7 @@ class Partition:
         return self.meta["sha256"]
 
 
-def make_partition(partition: Plugin, store: Store, seed: int) -> Partition:
+def make_partition(partition: Entry, store: Store, seed: int) -> Partition:
     """Divide a store's training and test samples among clients.
 
     Parameters
@@ -74,7 +74,7 @@ def make_partition(partition: Plugin, store: Store, seed: int) -> Partition:
     from fedbench.config.spec import plain as plain
     from fedbench.registry import PARTITION_SCHEMES
 
-    entry, where = partition.entry, f"partitions.{partition.name}"
+    entry, where = partition.common, f"partitions.{partition.name}"
     train, test = (np.flatnonzero(store.splits == split) for split in (TRAIN, TEST))
     groups = None if store.groups is None else store.groups[train]
     names = (store.class_names, store.domain_names, where, store.group_names)

@@ -36,7 +36,7 @@ CLOCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Log:
+class LogTail:
     """The end of a log: when it was last written (seconds since the epoch, 0 if that is not known), its last lines."""
 
     path: Path
@@ -83,13 +83,13 @@ class Evidence:
     damaged: str | None
     bytes: int
     saved: tuple[int, float] | None
-    own: Log | None
-    job: Log | None
+    own: LogTail | None
+    job: LogTail | None
     now: float
     lock: int | None
 
     @property
-    def newest(self) -> Log | None:
+    def newest(self) -> LogTail | None:
         """The log that was written last."""
         return max((log for log in (self.own, self.job) if log), key=lambda log: log.written, default=None)
 
@@ -185,7 +185,7 @@ def _believed(written: float, now: float) -> float:
     return written if written <= now + CLOCK_SECONDS else 0.0
 
 
-def _log(path: Path, now: float = float("inf")) -> Log | None:
+def _log(path: Path, now: float = float("inf")) -> LogTail | None:
     try:
         with open(path, "rb", buffering=0) as file:
             status = os.fstat(file.fileno())
@@ -194,7 +194,7 @@ def _log(path: Path, now: float = float("inf")) -> Log | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     lines = tuple(line.strip() for line in text.splitlines() if line.strip())
-    return Log(path, _believed(status.st_mtime, now), lines) if lines else None
+    return LogTail(path, _believed(status.st_mtime, now), lines) if lines else None
 
 
 def last_words(path: Path) -> str | None:

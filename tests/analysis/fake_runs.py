@@ -40,7 +40,7 @@ CHANNELS = {
     "int4-weights": {"codec": "affine", "bits": 4, "of": "weights"},
     "int4-channel": {"codec": "affine", "bits": 4, "range": "channel"},
 }
-Task = tuple[str, str, str]
+Setting = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,8 @@ class World:
 
     config: Config
     recipes: Mapping[str, Recipe]
-    accuracy: Mapping[Task, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
-    bases: Mapping[Task, tuple[float, ...]] = field(default_factory=dict)
+    accuracy: Mapping[Setting, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    bases: Mapping[Setting, tuple[float, ...]] = field(default_factory=dict)
     absent: frozenset[Cell] = frozenset()
 
 

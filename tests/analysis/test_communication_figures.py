@@ -14,7 +14,7 @@ from fedbench.analysis.plot import plot
 from fedbench.analysis.resolved import look_up
 from fedbench.analysis.tables import TARGET_MARGIN, build
 from fedbench.analysis.trajectory import mean_trajectory
-from fedbench.config.reading import FIGURE, parse_plugin
+from fedbench.config.reading import FIGURE, split_entry
 from fedbench.config.spec import Paths
 from fedbench.errors import FedbenchError
 from fedbench.registry import FIGURES
@@ -47,7 +47,7 @@ def made(fresh):
 
 
 def draw(data, name, **options):
-    figure = FIGURES[name].target(data, parse_plugin(*FIGURE, {"figure": name, **options}, name).options)
+    figure = FIGURES[name].target(data, split_entry(*FIGURE, {"figure": name, **options}, name).options)
     figure.canvas.draw()
     return figure
 

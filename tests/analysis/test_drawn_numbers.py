@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 
 from fedbench.analysis.tables import build
 from fedbench.analysis.text import human_bytes, percent, signed
-from fedbench.config.reading import FIGURE, parse_plugin
+from fedbench.config.reading import FIGURE, split_entry
 from fedbench.registry import FIGURES
 
 LABELS = {name: recipe.entry["label"] for name, recipe in RECIPES.items()}
@@ -20,7 +20,7 @@ COLUMN = {"personal": "test_accuracy_mean", "global": "global_accuracy"}
 
 
 def draw(data, name, **options):
-    figure = FIGURES[name].target(data, parse_plugin(*FIGURE, {"figure": name, **options}, name).options)
+    figure = FIGURES[name].target(data, split_entry(*FIGURE, {"figure": name, **options}, name).options)
     figure.canvas.draw()
     return figure
 

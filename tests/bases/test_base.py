@@ -11,11 +11,11 @@ import torch
 from fedbench.bases.base import make_base
 from fedbench.bases.central import CHECKPOINT, learning_rate
 from fedbench.config.entries import BaseEntry, DatasetEntry, MethodEntry, ModelEntry, PartitionEntry, Training
-from fedbench.config.reading import Plugin
+from fedbench.config.reading import Entry
 from fedbench.config.spec import Cell, RunSpec
 from fedbench.data.store import PUBLIC, PUBLIC_TEST, TEST, TRAIN, Store
 from fedbench.errors import FedbenchError
-from fedbench.models.model import build_model, load_base, read_weights, save_weights
+from fedbench.models.model import load_base, make_model, read_weights, save_weights
 from fedbench.registry import BACKBONES
 
 
@@ -55,12 +55,12 @@ def spec_of(base, backbone="mlp", head="trainable", **options):
     entry = ModelEntry(backbone=backbone, base=None if base is None else "b", head=head)
     return RunSpec(
         cell=Cell("d", "p", "m", "x", 0),
-        dataset=Plugin("d", DatasetEntry(source="digits"), Training(rounds=1)),  # any options: nothing reads them here
-        partition=Plugin("p", PartitionEntry(scheme="iid", clients=2), Training(rounds=1)),
-        model=Plugin("m", entry, BACKBONES[backbone].options(**options)),
+        dataset=Entry("d", DatasetEntry(source="digits"), Training(rounds=1)),  # any options: nothing reads them here
+        partition=Entry("p", PartitionEntry(scheme="iid", clients=2), Training(rounds=1)),
+        model=Entry("m", entry, BACKBONES[backbone].options(**options)),
         base=base,
-        method=Plugin("x", MethodEntry(method="base"), Training(rounds=1)),
-        channel=Plugin("dense", MethodEntry(method="base"), Training(rounds=1)),
+        method=Entry("x", MethodEntry(method="base"), Training(rounds=1)),
+        channel=Entry("dense", MethodEntry(method="base"), Training(rounds=1)),
         training=Training(rounds=1),
     )
 
@@ -162,7 +162,7 @@ def test_checkpoint_of_another_spec_or_data_is_refused(store, tmp_path):
 def test_frozen_head_is_its_own_from_the_first_step_to_the_last(store, tmp_path):
     spec = spec_of(PRETRAIN, head="frozen-orthogonal")
     make_base(spec, store, tmp_path / "b", tmp_path)
-    start = build_model(spec.model, store.shape, store.classes).state_dict()
+    start = make_model(spec.model, store.shape, store.classes).state_dict()
     end = load_base(tmp_path / "b").weights
     assert torch.equal(start["head.weight"], end["head.weight"])
     assert not torch.equal(start["trunk.1.weight"], end["trunk.1.weight"])
@@ -189,7 +189,7 @@ def test_no_base_is_a_seeded_random_start(store, tmp_path):
     spec = spec_of(None)
     make_base(spec, store, tmp_path / "b", tmp_path)
     assert_equal_weights(
-        load_base(tmp_path / "b", spec.base_spec).weights, build_model(spec.model, store.shape, 4).state_dict()
+        load_base(tmp_path / "b", spec.base_spec).weights, make_model(spec.model, store.shape, 4).state_dict()
     )
     assert read(tmp_path / "b")["origin"] == "random"
 
@@ -265,7 +265,7 @@ def test_file_of_another_architecture_or_missing_is_named(store, tmp_path):
     base = BaseEntry(kind="file", path="w.safetensors")
     with pytest.raises(FedbenchError, match="no such weights file"):
         make_base(spec_of(base), store, tmp_path / "b", tmp_path)
-    save_weights(tmp_path / "w.safetensors", build_model(spec_of(None, hidden=16).model, store.shape, 4).state_dict())
+    save_weights(tmp_path / "w.safetensors", make_model(spec_of(None, hidden=16).model, store.shape, 4).state_dict())
     with pytest.raises(FedbenchError, match="another architecture"):
         make_base(spec_of(base), store, tmp_path / "b", tmp_path)
     assert not (tmp_path / "b").exists()
@@ -273,7 +273,7 @@ def test_file_of_another_architecture_or_missing_is_named(store, tmp_path):
 
 def test_file_whose_numbers_mean_nothing_is_refused(store, tmp_path):
     spec = spec_of(BaseEntry(kind="file", path="w.safetensors"))
-    good = build_model(spec.model, store.shape, store.classes).state_dict()
+    good = make_model(spec.model, store.shape, store.classes).state_dict()
     name = list(good)[1]
     for broken, message in (
         (good[name] * float("nan"), "not finite"),

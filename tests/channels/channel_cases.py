@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from fedbench.channels.build import build_channel
 from fedbench.channels.channel import Channel
+from fedbench.channels.make_channel import make_channel as built_channel
 from fedbench.config.reading import parse_entry
 from fedbench.errors import FedbenchError
 from fedbench.options import adapter
@@ -66,7 +66,7 @@ def name_of(case: dict[str, Any]) -> str:
 
 
 def make_channel(case: dict[str, Any], template: Tree, error_feedback: bool = False) -> Channel:
-    return build_channel(parse_entry("channels", "tested", {**case, "error_feedback": error_feedback}), template)
+    return built_channel(parse_entry("channels", "tested", {**case, "error_feedback": error_feedback}), template)
 
 
 def streams(position: int) -> np.random.Generator:

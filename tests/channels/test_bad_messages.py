@@ -41,12 +41,12 @@ def test_error_feedback_is_refused_where_a_config_is_read(codec):
     with pytest.raises(FedbenchError, match=r"^channels\.tested: .*drop error_feedback") as error:
         validate(config(codec=codec, error_feedback=True))
     assert "\n" not in str(error.value)
-    assert validate(config(codec=codec)).channels["tested"].entry.codec == codec
+    assert validate(config(codec=codec)).channels["tested"].common.codec == codec
 
 
 @pytest.mark.parametrize("case", FEEDBACK, ids=name_of)
 def test_error_feedback_is_accepted_around_the_others(case):
-    assert validate(config(**case, error_feedback=True)).channels["tested"].entry.error_feedback
+    assert validate(config(**case, error_feedback=True)).channels["tested"].common.error_feedback
 
 
 def test_every_codec_says_what_it_objects_to():

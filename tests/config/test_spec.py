@@ -66,7 +66,7 @@ def keys():
     """(section, entry or options, key) of all that a run is resolved from."""
     spec = spec_of()
     for section in ("dataset", "partition", "model", "method", "channel"):
-        for part in ("entry", "options"):
+        for part in ("common", "options"):
             for field in fields(getattr(getattr(spec, section), part)):
                 yield section, part, field.name
     for section in ("base", "training"):
@@ -75,7 +75,7 @@ def keys():
 
 
 # A channel's name, a base's name and labels change no number; `training` is merged into the run's own.
-FREE = {("method", "entry", "channel"), ("partition", "entry", "max_moved")}
+FREE = {("method", "common", "channel"), ("partition", "common", "max_moved")}
 INPUTS = {
     "data_spec": {"dataset"},
     "partition_spec": {"dataset", "partition"},
@@ -87,7 +87,7 @@ INPUTS = {
 def test_every_key_is_in_the_identities_of_what_depends_on_it(section, part, key):
     spec = spec_of()
     other = replace(spec, **{section: with_field(getattr(spec, section), part, key)})
-    counts = key != "label" and not (part == "entry" and key == "training") and (section, part, key) not in FREE
+    counts = key != "label" and not (part == "common" and key == "training") and (section, part, key) not in FREE
     assert (other.digest != spec.digest) == counts
     assert (other.seedless_digest != spec.seedless_digest) == counts
     for name, sections in INPUTS.items():

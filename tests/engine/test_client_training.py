@@ -14,7 +14,7 @@ from fedbench.engine.population import Population
 from fedbench.errors import FedbenchError
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.method import Group, Phase
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 from fedbench.randomness import stream
 from fedbench.tree import expand, rows
 
@@ -24,7 +24,7 @@ ROUND = 2
 
 def plain_batches(population, client, steps, phase=0, batch_size=20):
     """The client's batches, one after another, without padding."""
-    samples = population.trainers[client]
+    samples = population.train_samples[client]
     rng = stream(0, "batches", ROUND, phase, client)
     for batch in client_batches(rng, samples, min(batch_size, len(samples)), steps):
         batch = batch[batch >= 0]
@@ -124,7 +124,7 @@ def distance_from_now(parameters):
 
 
 def make_trainer(method_class, spec, digits, ragged):
-    classifier = build_model(spec.model, digits.shape, digits.classes)
+    classifier = make_model(spec.model, digits.shape, digits.classes)
     classifier.load_state_dict(base_weights(spec, digits))
     method = method_class(spec.method.options, classifier.eval(), spec.training, 0)
     population = Population(digits, ragged, classifier, torch.device("cpu"))

@@ -12,12 +12,12 @@ from fedbench.engine import evaluate
 from fedbench.engine.chunk import Chunk
 from fedbench.engine.evaluate import Evaluator
 from fedbench.models.images import normalise
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 
 
 def plain_logits(spec, store, weights, samples):
     """Logits of a plain model with the given weights."""
-    model = build_model(spec.model, store.shape, store.classes)
+    model = make_model(spec.model, store.shape, store.classes)
     model.load_state_dict({**base_weights(spec, store), **weights})
     model.eval()
     with torch.no_grad():

@@ -122,7 +122,7 @@ def test_a_clipped_step_goes_with_the_rounds_rate():
     """Round 3 of 4 has half the rate: a message of the length rate / 2 times the limit, which no schedule moves."""
     limit = 0.01
     run, _ = mlp_run({"method": "fedavg"}, rounds=4, schedule="cosine", clip=limit, learning_rate=0.1)
-    run.population.trainers = run.population.trainers[:1]
+    run.population.train_samples = run.population.train_samples[:1]
     row = run.server.round(3)
     assert row["lr"] == pytest.approx(0.05)
     assert row["update_norm"] == pytest.approx(0.05 * limit, rel=1e-3)

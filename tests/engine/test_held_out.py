@@ -99,7 +99,7 @@ def test_pooled_training_leaves_their_samples_out(tmp_path, digits, ragged):
     run = build_run(tmp_path, digits, ragged, make_spec("centralised", "mlp", **SHARE))
     population = run.trainer.population
     expected = [s for c in range(len(SIZES)) if c not in population.held_out for s in population.train[c]]
-    assert population.trainers[0].tolist() == sorted(expected)
+    assert population.train_samples[0].tolist() == sorted(expected)
     assert len(expected) < sum(SIZES)
     outcome = run_cell(tmp_path / "whole", digits, ragged, make_spec("centralised", "mlp", **SHARE))
     assert [row["cohort"] for row in outcome.rounds[1:]] == ["0"] * 3

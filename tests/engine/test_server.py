@@ -7,8 +7,8 @@ import pytest
 import torch
 from support import SIZES, build_run, make_spec
 
-from fedbench.channels.build import build_channel
 from fedbench.channels.channel import Channel, Delivery
+from fedbench.channels.make_channel import make_channel
 from fedbench.config.entries import Training
 from fedbench.config.reading import parse_entry
 from fedbench.engine import server
@@ -68,12 +68,12 @@ class FakeTrainer:
     def __init__(self, method, gain, sizes=(5, 5, 5)):
         self.method, self.training, self.seed, self.gain = method, method.training, 0, gain
         self.population = SimpleNamespace(
-            trainers=[np.arange(size) for size in sizes], device=torch.device("cpu"), clients=len(sizes)
+            train_samples=[np.arange(size) for size in sizes], device=torch.device("cpu"), clients=len(sizes)
         )
         self.chunks = []
 
     def steps(self, client):
-        return len(self.population.trainers[client])
+        return len(self.population.train_samples[client])
 
     def train(self, clients, received, private, number, factor):
         self.chunks.append(list(clients))
@@ -91,7 +91,7 @@ def positions(*chosen):
 
 def make_server(trainer, channel=None, chunk=8, create_memory=dict):
     state = State(round_number=0, shared={"x": torch.zeros(100)}, server={}, channel={}, private={}, memory={})
-    channel = channel or build_channel(parse_entry("channels", "dense", {"codec": "dense"}), state.shared)
+    channel = channel or make_channel(parse_entry("channels", "dense", {"codec": "dense"}), state.shared)
     private, memory = (
         ClientStore(lambda client: {"count": torch.tensor(0.0)}),
         ClientStore(lambda client: create_memory()),
@@ -156,7 +156,7 @@ def test_residuals_follow_their_clients(cohorts):
     """One value of each message travels, the other waits for that client's next round."""
     method = Adds(None, None, Training(rounds=4), 0)
     entry = parse_entry("channels", "sparse", {"codec": "top-k", "density": 0.01, "error_feedback": True})
-    channel = build_channel(entry, {"x": torch.zeros(100)})
+    channel = make_channel(entry, {"x": torch.zeros(100)})
     trainer = FakeTrainer(method, lambda number, client: 3 * positions(client) + 2 * positions(50 + client))
     made = make_server(trainer, channel, create_memory=channel.init_memory)
     for number in (1, 2, 3):

@@ -22,7 +22,7 @@ from fedbench.engine import run as rounds
 from fedbench.engine import server
 from fedbench.engine.interrupt import Interrupted
 from fedbench.models.images import normalise
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
 from fedbench.tree import add, expand, rows
@@ -169,7 +169,7 @@ def test_order_inside_a_chunk_is_irrelevant(method, tmp_path, digits, ragged):
         run = build_run(tmp_path, digits, ragged, make_spec(method, **TRAINING, local_steps=3))
     if not run.rounds:
         pytest.skip(f"{method} does not train")
-    clients = list(range(len(run.trainer.population.trainers)))
+    clients = list(range(len(run.trainer.population.train_samples)))
 
     @in_float64()
     def train(order):
@@ -190,7 +190,7 @@ def test_order_inside_a_chunk_is_irrelevant(method, tmp_path, digits, ragged):
 )
 def test_bytes_are_lengths_of_payloads(method, channel, tmp_path, digits, ragged, monkeypatch):
     lengths = defaultdict(list)
-    build = rounds.build_channel
+    build = rounds.make_channel
 
     def spying(entry, template):
         real = build(entry, template)
@@ -206,7 +206,7 @@ def test_bytes_are_lengths_of_payloads(method, channel, tmp_path, digits, ragged
         real.uplink = uplink
         return real
 
-    monkeypatch.setattr(rounds, "build_channel", spying)
+    monkeypatch.setattr(rounds, "make_channel", spying)
     spec = make_spec(method, channel=channel, **{**TRAINING, "rounds": 2})
     outcome = run_cell(tmp_path, digits, ragged, spec)
     trained, summary = outcome.rounds[1:], outcome.summary["bytes"]
@@ -286,7 +286,7 @@ def test_initial_trees_follow_from_their_streams(method, tmp_path, digits, ragge
 )
 def test_round_zero_is_the_untouched_base(method, model, tmp_path, digits, ragged):
     spec = make_spec(method, model, rounds=0)
-    classifier = build_model(spec.model, digits.shape, digits.classes)
+    classifier = make_model(spec.model, digits.shape, digits.classes)
     classifier.load_state_dict(base_weights(spec, digits))
     classifier.eval()
     hits = []

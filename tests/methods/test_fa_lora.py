@@ -28,7 +28,7 @@ def test_first_adam_step_equals_that_of_the_merged_model():
     start = run.state.shared
     run.server.round(1)
     changes = []
-    for own in run.population.trainers:
+    for own in run.population.train_samples:
         images, labels = run.population.pixels[own], run.population.targets[own]
 
         def loss(leaves, images=images, labels=labels):

@@ -27,7 +27,7 @@ def test_one_round_equals_back_propagation_by_hand(epochs):
     start = [run.shared[name].numpy().astype(np.float64) for name in names]
     run.server.round(1)
     ends = []
-    for own in run.population.trainers:
+    for own in run.population.train_samples:
         leaves = start
         for _ in range(epochs):  # one batch per epoch, whatever its order
             x = run.population.pixels[own].flatten(1).numpy().astype(np.float64)

@@ -41,7 +41,7 @@ def test_one_round_by_hand(weight):
     plain = classifier("small-vit", **VIT)
     ends = []
     run.server.round(1)
-    for client, own in enumerate(run.population.trainers):
+    for client, own in enumerate(run.population.train_samples):
         private = run.method.init_private(stream(0, "private", client))
         leaves = {**run.shared, **private}
 

@@ -28,7 +28,7 @@ def start(training=None, **options):
 
 def objective(run, client, leaves):
     """CE + lambda1 * sum of gates + lambda2 * squared norm of the private LoRA, written out."""
-    own = run.population.trainers[client]
+    own = run.population.train_samples[client]
     batch = Batch(run.population.pixels[own][None], run.population.targets[own][None])
     task = DualLoraTask(classifier("small-vit", **VIT), 2, 4.0, 2)
     value = task.losses({name: leaf.unsqueeze(0) for name, leaf in leaves.items()}, batch)[0]

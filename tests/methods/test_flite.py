@@ -19,7 +19,7 @@ def test_first_adam_step_by_the_chain_rule():
     task = run.method.task
     run.server.round(1)
     steps = []
-    for own in run.population.trainers:
+    for own in run.population.train_samples:
         reference.zero_grad()
         functional.cross_entropy(reference(run.population.pixels[own]), run.population.targets[own]).backward()
         parameters = dict(reference.named_parameters())

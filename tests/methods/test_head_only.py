@@ -11,7 +11,7 @@ def test_one_round_is_the_mean_of_the_clients_softmax_regression_steps():
     before = {name: leaf.numpy().astype(np.float64) for name, leaf in run.shared.items()}
     row = run.server.round(1)
     weight, bias, losses = [], [], []
-    for own in run.population.trainers:
+    for own in run.population.train_samples:
         with torch.no_grad():
             features = model.trunk(run.population.pixels[own]).numpy().astype(np.float64)
         labels = np.eye(CLASSES)[run.population.targets[own].numpy()]
@@ -37,7 +37,7 @@ def test_sample_weighting_is_an_option():
     alone = []
     for client in range(2):
         one = make({"method": "head-only"}, model)
-        one.population.trainers = [one.population.trainers[client]]
+        one.population.train_samples = [one.population.train_samples[client]]
         one.server.round(1)
         alone.append(one.state.shared["head.bias"] - one.shared["head.bias"])
     torch.testing.assert_close(ends[0], (alone[0] + alone[1]) / 2)

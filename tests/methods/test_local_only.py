@@ -13,7 +13,7 @@ def test_two_rounds_equal_two_rounds_of_federating_with_oneself():
     assert all(row["uplink_bytes"] == row["downlink_bytes"] == row["cumulative_bytes"] == 0 for row in rows)
     for client in range(2):
         alone = make({"method": "fa-lora"}, classifier("small-vit", **VIT))
-        alone.population.trainers = [alone.population.trainers[client]]
+        alone.population.train_samples = [alone.population.train_samples[client]]
         for number in (1, 2):
             alone.server.round(number)
         for name, leaf in alone.state.shared.items():

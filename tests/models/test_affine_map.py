@@ -10,12 +10,12 @@ from fedbench.errors import FedbenchError
 from fedbench.models import affine_factors
 from fedbench.models.affine_factors import gaussian_chunks, latent_directions, orthonormal
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 from fedbench.randomness import stream
 
 
 def resnet(depth, shape=(3, 32, 32), classes=100):
-    return build_model(parse_entry("models", "resnet", {"backbone": "resnet-gn", "depth": depth}), shape, classes)
+    return make_model(parse_entry("models", "resnet", {"backbone": "resnet-gn", "depth": depth}), shape, classes)
 
 
 @pytest.fixture(scope="module")

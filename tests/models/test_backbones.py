@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from fedbench.config.entries import ModelEntry
-from fedbench.config.reading import Plugin
+from fedbench.config.reading import Entry
 from fedbench.errors import FedbenchError
 from fedbench.models.heads import make_head
 from fedbench.models.images import crop_flip, draw_crop_flip, normalise, padding
-from fedbench.models.model import build_model, load_weights, read_weights, save_weights
+from fedbench.models.model import load_weights, make_model, read_weights, save_weights
 from fedbench.randomness import stream
 from fedbench.registry import BACKBONES
 
@@ -30,11 +30,11 @@ SMALL = {
 
 
 def model(backbone, head="trainable", **options):
-    return Plugin("m", ModelEntry(backbone=backbone, head=head), BACKBONES[backbone].options(**options))
+    return Entry("m", ModelEntry(backbone=backbone, head=head), BACKBONES[backbone].options(**options))
 
 
 def built(backbone, shape=RGB, classes=10, seed=0, head="trainable", **options):
-    return build_model(model(backbone, head, **options), shape, classes, seed)
+    return make_model(model(backbone, head, **options), shape, classes, seed)
 
 
 def count(classifier, names=None):
@@ -273,7 +273,7 @@ def test_real_weights_load_at_another_image_size():
     from fedbench.config.entries import BaseEntry
 
     entry = model("vit", name="vit_small_patch14_dinov2", image_size=98)
-    classifier = build_model(entry, RGB, 10)
+    classifier = make_model(entry, RGB, 10)
     record = load_file(classifier, entry, BaseEntry(kind="file", path=path.name), RGB, path.parent)
     weights = read_weights(path)
     name = "blocks.3.attn.proj.weight"
@@ -283,5 +283,5 @@ def test_real_weights_load_at_another_image_size():
     assert torch.isfinite(logits(classifier, RGB)).all()
     other = model("vit", image_size=32)
     with pytest.raises(FedbenchError, match="another architecture") as caught:
-        load_file(build_model(other, RGB, 10), other, BaseEntry(kind="file", path=str(path)), RGB, Path())
+        load_file(make_model(other, RGB, 10), other, BaseEntry(kind="file", path=str(path)), RGB, Path())
     assert "\n" not in str(caught.value)

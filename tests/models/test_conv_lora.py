@@ -29,7 +29,7 @@ def test_one_sgd_step_equals_that_of_the_merged_model():
     start = run.state.shared
     row = run.server.round(1)
     found = []
-    for own in run.population.trainers:
+    for own in run.population.train_samples:
         images, labels = run.population.pixels[own], run.population.targets[own]
 
         def loss(leaves, images=images, labels=labels):

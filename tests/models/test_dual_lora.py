@@ -7,7 +7,7 @@ import torch
 from fedbench.config.reading import parse_entry
 from fedbench.models.dual_lora import ALIGNMENTS, DualLoraTask
 from fedbench.models.lora import LoraTask
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 from fedbench.models.task import Batch
 from fedbench.randomness import stream
 from fedbench.tree import count, expand, rows, select, stack
@@ -17,7 +17,7 @@ CLIENTS, SAMPLES, RANK, PRIVATE_RANK, ALPHA = 3, 2, 4, 3, 8.0
 
 def small_vit(classes=5, shape=(1, 8, 8)):
     entry = parse_entry("models", "vit", {"backbone": "small-vit", "patch": 4, "dim": 12, "depth": 2, "heads": 2})
-    return build_model(entry, shape, classes).double()
+    return make_model(entry, shape, classes).double()
 
 
 def build(alignment, **options):
@@ -166,7 +166,7 @@ def test_gates_start_at_the_sigmoid_of_minus_three():
 
 def test_sizes_of_vit_tiny_at_100_classes():
     entry = parse_entry("models", "vit", {"backbone": "vit"})
-    task = DualLoraTask(build_model(entry, (3, 32, 32), 100), 8, 16.0, 8)
+    task = DualLoraTask(make_model(entry, (3, 32, 32), 100), 8, 16.0, 8)
     assert count(task.init(stream(0, "shared"))) == 148_324
     private = task.init_private(stream(0, "private", 0))
     assert count(private) == 129_048

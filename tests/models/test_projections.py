@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.channels.build import build_channel
+from fedbench.channels.make_channel import make_channel
 from fedbench.config.reading import parse_entry
 from fedbench.errors import FedbenchError
 from fedbench.models import affine_factors
 from fedbench.models._chunked_product import ChunkedProduct
 from fedbench.models.affine_factors import hash_words, signs
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 from fedbench.randomness import key_of, stream
 
 DIMENSION, RANK = 16, 4
@@ -30,7 +30,7 @@ def many_chunks(monkeypatch):
 
 
 def resnet(depth=8, shape=(1, 8, 8), classes=10):
-    return build_model(parse_entry("models", "resnet", {"backbone": "resnet-gn", "depth": depth}), shape, classes)
+    return make_model(parse_entry("models", "resnet", {"backbone": "resnet-gn", "depth": depth}), shape, classes)
 
 
 def make(factors, seed=3, **choice):
@@ -102,7 +102,7 @@ def test_only_y_reaches_the_weights(factors):
 @pytest.mark.parametrize(("channel", "size"), [({"codec": "dense"}, 2560), ({"codec": "affine", "bits": 4}, 328)])
 def test_bytes_of_y_on_resnet18(channel, size):
     message = {"latent": torch.ones(20, 32)}
-    built = build_channel(parse_entry("channels", "tested", channel), message)
+    built = make_channel(parse_entry("channels", "tested", channel), message)
     assert len(built.pack(message, np.random.default_rng(0))) == size
 
 
@@ -166,11 +166,11 @@ IDENTITY = """
 import torch
 from fedbench.config.reading import parse_entry
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 torch.set_num_threads(THREADS)
 entry = parse_entry("models", "resnet", {"backbone": "resnet-gn", "depth": 20})
 for factors in ("stored", "seeded", "rademacher"):
-    print(AffineMapTask(build_model(entry, (3, 32, 32), 10), 64, 32, 0, factors=factors).factors_sha256)
+    print(AffineMapTask(make_model(entry, (3, 32, 32), 10), 64, 32, 0, factors=factors).factors_sha256)
 """
 
 
@@ -194,7 +194,7 @@ from fedbench.config.reading import parse_entry
 from fedbench.models import projections
 from fedbench.models.affine_factors import CHUNK_VALUES, chunk_rows
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.model import build_model
+from fedbench.models.model import make_model
 
 RANK = 8
 def status(key):
@@ -207,7 +207,7 @@ def peak(work):
     return status("VmHWM"), result
 def build(depth):
     entry = parse_entry("models", "resnet", {"backbone": "resnet-gn", "depth": depth})
-    return build_model(entry, (3, 32, 32), 100)
+    return make_model(entry, (3, 32, 32), 100)
 def step(task):
     z = torch.zeros(1, len(task.names), 64, requires_grad=True)
     weights = task.weights({"latent": z})

@@ -92,10 +92,10 @@ def test_a_shorter_batch_counts_its_own_samples():
 
 def test_models_weights_and_frozen_heads_follow_their_seed():
     from fedbench.config.reading import parse_entry
-    from fedbench.models.model import build_model
+    from fedbench.models.model import make_model
 
     entry = parse_entry("models", "mlp", {"backbone": "mlp", "head": "frozen-orthogonal"})
-    first, again, other = (build_model(entry, (1, 8, 8), 4, seed) for seed in (1, 1, 2))
+    first, again, other = (make_model(entry, (1, 8, 8), 4, seed) for seed in (1, 1, 2))
     assert torch.equal(first.head.weight, again.head.weight)
     assert not torch.equal(first.head.weight, other.head.weight)
     assert not torch.equal(first.trunk[1].weight, other.trunk[1].weight)

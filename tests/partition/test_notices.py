@@ -44,14 +44,14 @@ def test_images_of_both_splits_are_said_where_they_are_prepared(work, tmp_path):
             (tmp_path / "images/train/a/0.png").read_bytes()
         )
     workspace, said = work()
-    workspace.prepare(workspace.plan.spec(CELL))
+    workspace.make_store(workspace.plan.spec(CELL))
     assert said[1:] == ["digits: 3 test images are training images as well (all pixels equal)"]
-    assert workspace.clients(workspace.plan.spec(CELL)).meta["duplicates"] == 3
+    assert workspace.get_partition(workspace.plan.spec(CELL)).meta["duplicates"] == 3
 
 
 def test_nothing_is_said_where_no_image_is_twice_and_nothing_moves(work):
     workspace, said = work()
-    workspace.clients(workspace.plan.spec(CELL))
+    workspace.get_partition(workspace.plan.spec(CELL))
     assert len(said) == 2
     assert all("->" in line for line in said)
     assert list(inputs.partitions(workspace.plan)) == []
@@ -61,7 +61,7 @@ def test_what_repair_moved_is_said_in_the_log_and_by_doctor(work):
     # both classes go to one of 8 clients (30 % of the images are public): the others need 10 of 112 images each
     workspace, said = work(clients=8, alpha=1e-12, min_samples=10, max_moved=0.7)
     assert list(inputs.partitions(workspace.plan)) == []  # not made yet
-    workspace.clients(workspace.plan.spec(CELL))
+    workspace.get_partition(workspace.plan.spec(CELL))
     note = "repair moved 70 of 112 training samples (62.5%)"
     assert said[2:] == [f"dirichlet: {note}, to give every client 10"]
     found = list(inputs.partitions(workspace.plan))

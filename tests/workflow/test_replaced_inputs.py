@@ -57,12 +57,12 @@ def draw_images(folder: Path, seed: int) -> None:
 def draw_weights(folder: Path, seed: int) -> None:
     """Weights for the model, as a file from elsewhere."""
     from safetensors.numpy import save_file
-    from support import Plugin, parse_entry
+    from support import Entry, parse_entry
 
-    from fedbench.models.model import build_model
+    from fedbench.models.model import make_model
 
-    model: Plugin = parse_entry("models", "m", {"backbone": "mlp", "hidden": 4})
-    state = build_model(model, (3, 4, 4), 2, seed=seed).state_dict()
+    model: Entry = parse_entry("models", "m", {"backbone": "mlp", "hidden": 4})
+    state = make_model(model, (3, 4, 4), 2, seed=seed).state_dict()
     save_file({name: leaf.numpy() for name, leaf in state.items()}, folder / "weights.safetensors")
 
 

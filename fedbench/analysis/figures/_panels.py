@@ -22,10 +22,10 @@ class Panel:
 
 def panels(data: ExperimentData, together: Sequence[str]) -> list[Panel]:
     """An experiment's runs by data set, partition and model, but for those of these three that stand `together`."""
-    from fedbench.analysis.collect import TASK, Task
+    from fedbench.analysis.collect import TASK, Setting
 
     apart = [axis for axis in TASK if axis not in together]
     if not apart:
         return [Panel(data.experiment.title, data.runs)]
     groups = [runs for _, runs in data.runs.groupby(apart, sort=False)]
-    return [Panel(data.title(Task(*runs[list(TASK)].iloc[0]), apart), runs) for runs in groups]
+    return [Panel(data.title(Setting(*runs[list(TASK)].iloc[0]), apart), runs) for runs in groups]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData, Setting
 
 
 @options
@@ -90,7 +90,7 @@ def _axes_below(row: Sequence[Axes], data: ExperimentData, table: pd.DataFrame, 
         row[1].set_xlabel(f"Difference to {label}, points\n({tested})")
 
 
-def _bars(axes: Axes, data: ExperimentData, task: Task, table: pd.DataFrame, styles: dict[str, MethodStyle]) -> None:
+def _bars(axes: Axes, data: ExperimentData, task: Setting, table: pd.DataFrame, styles: dict[str, MethodStyle]) -> None:
     runs = task.of(data.runs)
     for place, row in enumerate(table.itertuples()):
         colour = styles[row.method].colour

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData, Setting
 
 
 @options
@@ -42,7 +42,7 @@ def draw(data: ExperimentData, options: ByteBudgetOptions = ByteBudgetOptions())
     return figure
 
 
-def _spent(data: ExperimentData, task: Task, options: ByteBudgetOptions) -> dict[str, Spent | None]:
+def _spent(data: ExperimentData, task: Setting, options: ByteBudgetOptions) -> dict[str, Spent | None]:
     """What each method had reached, over the seeds that did not diverge; None if all did."""
     runs, rounds = task.of(data.runs), task.of(data.rounds)
     budget = options.budget * _sharers(data, task, options)
@@ -54,12 +54,12 @@ def _spent(data: ExperimentData, task: Task, options: ByteBudgetOptions) -> dict
     return found
 
 
-def _sharers(data: ExperimentData, task: Task, options: ByteBudgetOptions) -> int:
+def _sharers(data: ExperimentData, task: Setting, options: ByteBudgetOptions) -> int:
     """By how many clients bytes are divided."""
     return int(task.of(data.runs).clients.iloc[0]) if options.of == "per-client" else 1
 
 
-def _panel(axes: Axes, data: ExperimentData, task: Task, found: dict[str, Spent | None], sharers: int) -> None:
+def _panel(axes: Axes, data: ExperimentData, task: Setting, found: dict[str, Spent | None], sharers: int) -> None:
     styles = method_styles(data.config)
     for place, (method, spent) in enumerate(found.items()):
         if spent is None:

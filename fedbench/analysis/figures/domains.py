@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData, Setting
 
 
 @options
@@ -57,7 +57,7 @@ def draw(data: ExperimentData, options: DomainsOptions = DomainsOptions()) -> Fi
     return figure
 
 
-def by_domain(data: ExperimentData, task: Task) -> tuple[pd.DataFrame, pd.DataFrame]:
+def by_domain(data: ExperimentData, task: Setting) -> tuple[pd.DataFrame, pd.DataFrame]:
     """(accuracy, gain over the base) of each method (rows) on each domain, mean over seeds that did not diverge."""
     kept = _sound(data, task)
     kept = kept.assign(gain=kept[data.client_accuracy].astype(float) - kept.accuracy_base.astype(float))
@@ -70,7 +70,7 @@ def by_domain(data: ExperimentData, task: Task) -> tuple[pd.DataFrame, pd.DataFr
     )
 
 
-def _sound(data: ExperimentData, task: Task) -> pd.DataFrame:
+def _sound(data: ExperimentData, task: Setting) -> pd.DataFrame:
     """Rows of domains.csv of the runs that did not diverge."""
     runs = task.of(data.runs)
     return task.of(data.domains).merge(runs[~runs.diverged.astype(bool)][["method", "seed"]], on=["method", "seed"])

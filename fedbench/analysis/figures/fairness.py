@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData, Setting
 
 PERCENTILES = (0, 10, 50, 90)  # the worst client is the zeroth
 
@@ -66,7 +66,7 @@ def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> 
     return figure
 
 
-def client_accuracies(data: ExperimentData, task: Task) -> dict[str, list[np.ndarray]]:
+def client_accuracies(data: ExperimentData, task: Setting) -> dict[str, list[np.ndarray]]:
     """Sorted accuracies of every client, an array for each seed, by method; without held-out clients, diverged runs."""
     wanted = data.client_accuracy
     if wanted not in data.clients.columns:

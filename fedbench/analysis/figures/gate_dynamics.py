@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData, Setting
 
 MARKS = 8  # markers along a line
 COLUMNS = {"gate_drift": "Drift of the gates\n(|Δm| per participation)", "gate_gradient_variance": "Variance of ∂L/∂a"}
@@ -67,7 +67,7 @@ def draw(data: ExperimentData, options: GateDynamicsOptions = GateDynamicsOption
     return figure
 
 
-def followed(data: ExperimentData, task: Task) -> dict[str, pd.DataFrame]:
+def followed(data: ExperimentData, task: Setting) -> dict[str, pd.DataFrame]:
     """Rounds of each method's sound runs in which learned gates were followed."""
     runs, rounds = task.of(data.runs), task.of(data.rounds)
     kept = rounds.merge(runs[~runs.diverged.astype(bool)][["method", "seed"]], on=["method", "seed"])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData, Setting
 
 LOW, HIGH = 0.1, 0.9  # quantiles of the outer band
 
@@ -83,7 +83,7 @@ def draw(data: ExperimentData, options: GatesOptions = GatesOptions()) -> Figure
     return figure
 
 
-def _title(data: ExperimentData, task: Task, method: str) -> str:
+def _title(data: ExperimentData, task: Setting, method: str) -> str:
     label = data.methods[method]
     return f"{label}\n{data.title(task)}" if len(data.tasks) > 1 else label
 

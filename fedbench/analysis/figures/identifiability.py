@@ -122,12 +122,12 @@ def effects(alignment: str) -> list[Effect]:
 
     from fedbench.config.reading import parse_entry
     from fedbench.models.dual_lora import DualLoraTask
-    from fedbench.models.model import build_model
+    from fedbench.models.model import make_model
     from fedbench.models.task import Batch
     from fedbench.tree import expand
 
     backbone = {"backbone": "small-vit", "patch": 2, "dim": 24, "depth": 4, "heads": 2}
-    classifier = build_model(parse_entry("models", "fixed", backbone), (1, 8, 8), 10).double().eval()
+    classifier = make_model(parse_entry("models", "fixed", backbone), (1, 8, 8), 10).double().eval()
     # Every alignment gets the same branches: those of the aligned initialisation, and a shared one that is not zero.
     task, start = DualLoraTask(classifier, 4, 8.0, 4, alignment), DualLoraTask(classifier, 4, 8.0, 4)
     shared, private = start.init(stream(0, "shared")), start.init_private(stream(0, "private"))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData, Setting
 
 
 @options
@@ -83,7 +83,7 @@ def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOp
     return figure
 
 
-def mean_curves(data: ExperimentData, task: Task) -> dict[str, pd.DataFrame]:
+def mean_curves(data: ExperimentData, task: Setting) -> dict[str, pd.DataFrame]:
     """The mean trajectory of every method's sound runs."""
     runs, rounds = task.of(data.runs), task.of(data.rounds)
     sound = runs[~runs.diverged.astype(bool)]
@@ -135,7 +135,7 @@ def _bytes_axis(axes: Axes, curves: dict[str, pd.DataFrame]) -> bool:
     return True
 
 
-def _diverged(left: Axes, right: Axes, data: ExperimentData, task: Task, styles: dict[str, MethodStyle]) -> None:
+def _diverged(left: Axes, right: Axes, data: ExperimentData, task: Setting, styles: dict[str, MethodStyle]) -> None:
     """Runs that diverged, each as a thin line that ends in a cross."""
     runs = task.of(data.runs)
     for run in runs[runs.diverged.astype(bool)].itertuples():

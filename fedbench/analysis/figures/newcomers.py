@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData, Setting
 
 
 @options
@@ -78,7 +78,7 @@ def _column(data: ExperimentData, group: str) -> str:
     return f"{data.experiment.selection}_{group}_mean"
 
 
-def _measured(data: ExperimentData, task: Task) -> dict[str, tuple[Estimate, Estimate]]:
+def _measured(data: ExperimentData, task: Setting) -> dict[str, tuple[Estimate, Estimate]]:
     """(participants, newcomers) of each method that has both, over the seeds that did not diverge."""
     runs = task.of(data.runs)
     sound = runs[~runs.diverged.astype(bool)].dropna(subset=_column(data, "held_out"))
@@ -88,7 +88,7 @@ def _measured(data: ExperimentData, task: Task) -> dict[str, tuple[Estimate, Est
     }
 
 
-def _panel(axes: Axes, data: ExperimentData, task: Task, measured: dict[str, tuple[Estimate, Estimate]]) -> None:
+def _panel(axes: Axes, data: ExperimentData, task: Setting, measured: dict[str, tuple[Estimate, Estimate]]) -> None:
     styles = method_styles(data.config)
     fewer = fewer_seeds([members.n for members, _ in measured.values()])
     for place, (method, (members, newcomers)) in enumerate(measured.items()):

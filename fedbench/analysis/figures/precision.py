@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from fedbench.analysis.collect import ExperimentData, Task
+    from fedbench.analysis.collect import ExperimentData, Setting
 
 CLOSE = 0.05
 DODGE = 0.12  # octaves between codings of equal precision, so that they do not hide each other
@@ -86,7 +86,7 @@ def draw(data: ExperimentData, options: PrecisionOptions = PrecisionOptions()) -
     return figure
 
 
-def _rungs(data: ExperimentData, task: Task) -> list[Rung]:
+def _rungs(data: ExperimentData, task: Setting) -> list[Rung]:
     from fedbench.analysis.resolved import spec_of
 
     runs = task.of(data.runs)

@@ -9,11 +9,11 @@ from fedbench.registry import CHANNELS
 
 if TYPE_CHECKING:
     from fedbench.channels.channel import Channel
-    from fedbench.config.reading import Plugin
+    from fedbench.config.reading import Entry
     from fedbench.tree import Tree
 
 
-def build_channel(entry: Plugin, template: Tree) -> Channel:
+def make_channel(entry: Entry, template: Tree) -> Channel:
     """The codec of a channel entry for messages like `template`, with error feedback if it asks for it."""
-    channel = CHANNELS[entry.entry.codec].target(entry.options, template)
-    return ErrorFeedback(channel) if entry.entry.error_feedback else channel
+    channel = CHANNELS[entry.common.codec].target(entry.options, template)
+    return ErrorFeedback(channel) if entry.common.error_feedback else channel
