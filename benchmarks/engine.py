@@ -151,7 +151,8 @@ def both_sides(workload, threads, folder):
     """The plain loop and the engine, at the same starting point."""
     from plain import PlainFedAvg, PlainFedSDG, plain_cnn, plain_mlp
 
-    from fedbench.models.model import Base, make_model
+    from fedbench.bases.base import Base
+    from fedbench.models.make_model import make_model
 
     spec = resolved(workload)
     store, partition = synthetic(workload)

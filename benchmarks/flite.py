@@ -26,7 +26,7 @@ def sides(depth, wanted):
 
     from fedbench.config.reading import parse_entry
     from fedbench.models.affine_map import AffineMapTask
-    from fedbench.models.model import make_model
+    from fedbench.models.make_model import make_model
     from fedbench.models.task import Batch
 
     torch.manual_seed(0)

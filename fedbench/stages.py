@@ -4,12 +4,12 @@
 so in one line. An input that was made from another spec is an error that names it, never silently used.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedbench.config.places import checkpoint_of
 from fedbench.config.plan import Plan
 from fedbench.config.spec import RunSpec, digest
 from fedbench.errors import FedbenchError
@@ -65,7 +65,8 @@ class Workspace:
 
     def make_partition(self, spec: RunSpec) -> Any:
         """Divide a data set over clients afresh; returns the partition."""
-        from fedbench.partition.partition import make_partition, repair_text, write
+        from fedbench.partition.make_partition import make_partition, write
+        from fedbench.partition.partition import repair_text
 
         store = self.get_store(spec)
         folder = self.plan.paths.partition(spec.cell.dataset, spec.cell.partition, spec.seed)
@@ -113,8 +114,8 @@ class Workspace:
 
     def get_base(self, spec: RunSpec, checkpoints: Path) -> Any:
         """The base model, made first if it is missing."""
+        from fedbench.bases.base import load_base
         from fedbench.files.io import read_json
-        from fedbench.models.model import load_base
 
         folder = self.plan.paths.base(spec.cell.dataset, spec.cell.model)
         made = folder / "base.json"
@@ -180,19 +181,6 @@ class Workspace:
             say=self.say,
         )
         return folder
-
-
-def checkpoint_of(folder: Path, checkpoints: Path) -> Path:
-    """Where a run or base keeps its checkpoint and lock: below the checkpoints folder, named after its own place.
-
-    Outside the results, because Snakemake deletes the outputs of a job that failed. However a place is spelt, and
-    from wherever, its checkpoint is the same, and no two places share one: a place beside the checkpoints folder, or
-    below what lies beside it, goes by its path from there, any other by its name and a digest of its path.
-    """
-    place, beside = Path(os.path.realpath(folder)), Path(os.path.realpath(checkpoints)).parent
-    if place != beside and place.is_relative_to(beside):
-        return checkpoints / place.relative_to(beside)
-    return checkpoints / "elsewhere" / f"{place.name}-{digest(str(place))}"
 
 
 def choose_device(name: str) -> Any:

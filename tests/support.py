@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from fedbench import lazy
+from fedbench.bases.base import Base
 from fedbench.channels import dense
 from fedbench.config.entries import DatasetEntry, PartitionEntry, Training
 from fedbench.config.reading import Entry, parse_entry
@@ -25,7 +26,7 @@ from fedbench.engine import results
 from fedbench.engine import run as rounds
 from fedbench.engine.interrupt import StopRequest
 from fedbench.models import images
-from fedbench.models.model import Base, make_model
+from fedbench.models.make_model import make_model
 from fedbench.options import options, parse
 from fedbench.partition.partition import Partition
 from fedbench.registry import BACKBONES, METHODS

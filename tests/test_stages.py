@@ -10,11 +10,12 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
+from fedbench.config.places import checkpoint_of
 from fedbench.config.plan import Plan
 from fedbench.config.reading import load
 from fedbench.config.spec import Cell
 from fedbench.errors import FedbenchError
-from fedbench.stages import Workspace, checkpoint_of
+from fedbench.stages import Workspace
 
 SMOKE = Path(__file__).parents[1] / "workflow/configs/smoke.yaml"
 CELL = Cell("digits", "dirichlet", "tiny-resnet", "fedavg", 0)

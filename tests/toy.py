@@ -13,7 +13,7 @@ from fedbench.engine.chunk import Chunk
 from fedbench.engine.client_store import ClientStore
 from fedbench.engine.clients import ClientTrainer
 from fedbench.engine.server import Server
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 from fedbench.options import parse
 from fedbench.randomness import stream
 from fedbench.registry import METHODS

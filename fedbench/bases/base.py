@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedbench.config.spec import RunSpec, digest
+from fedbench.data.artifact import check_data, check_spec
 from fedbench.data.store import PUBLIC, PUBLIC_TEST, TEST, TRAIN, Store
 from fedbench.errors import FedbenchError
 from fedbench.files import io
@@ -24,7 +27,23 @@ from fedbench.files.temporary import remove_leftovers
 from fedbench.lazy import torch
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedbench.models.classifier import Classifier
+
+
+@dataclass(frozen=True)
+class Base:
+    """What runs start from.
+
+    Attributes
+    ----------
+    weights : every tensor of the classifier, by name
+    sha256 : of their file, as base.json says it
+    """
+
+    weights: dict[str, Tensor]
+    sha256: str
 
 
 def make_base(
@@ -62,7 +81,8 @@ def make_base(
         If the base's options and the data do not fit together, weights are missing or of another architecture, the
         checkpoint is of another spec, `out` holds anything but an earlier base, or a folder is not writable.
     """
-    from fedbench.models.model import make_model, save_weights
+    from fedbench.models.make_model import make_model
+    from fedbench.models.weights import save_weights
 
     BASE.check(out)  # now, not after hours of training
     torch.set_num_threads(threads)
@@ -168,3 +188,35 @@ def _remove_checkpoint(folder: Path) -> None:
     with suppress(OSError):  # other files lie there: not ours to delete
         remove_leftovers(folder)
         folder.rmdir()
+
+
+def load_base(path: Path, spec: Mapping[str, Any] | None = None, data_sha256: str | None = None) -> Base:
+    """Read a base folder.
+
+    Parameters
+    ----------
+    path : Path
+        A folder with ``base.safetensors`` and ``base.json``.
+    spec : mapping or None
+        ``RunSpec.base_spec``; where given, the folder must have been made from it.
+    data_sha256 : str or None
+        ``Store.sha256``; where given, weights that were trained centrally must have been trained on these data.
+
+    Raises
+    ------
+    FedbenchError
+        If the folder is incomplete, damaged, or made from another spec or other data.
+    """
+    from fedbench.models.weights import read_weights
+
+    path = Path(path)
+    facts = io.read_json(path / "base.json", "spec", "sha256")
+    check_spec(path, facts["spec"], spec, "fedbench pretrain")
+    check_data(path, facts.get("data_sha256"), data_sha256, "fedbench pretrain")
+    weights = read_weights(path / "base.safetensors")
+    with open(path / "base.safetensors", "rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != facts["sha256"]:
+            raise FedbenchError(
+                f"{path}: weights and their SHA-256 differ; delete this folder and run `fedbench pretrain` again"
+            )
+    return Base(weights, facts["sha256"])

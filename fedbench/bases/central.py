@@ -25,7 +25,7 @@ from fedbench.data.store import Store
 from fedbench.errors import FedbenchError
 from fedbench.models.classifier import Classifier
 from fedbench.models.images import ImageReader, crop_flip, draw_crop_flip, normalise, padding
-from fedbench.models.model import read_metadata, read_weights, save_weights
+from fedbench.models.weights import read_metadata, read_weights, save_weights
 from fedbench.randomness import stream
 
 CHECKPOINT = "pretrain.safetensors"

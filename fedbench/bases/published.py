@@ -10,7 +10,7 @@ from fedbench.config.entries import BaseEntry
 from fedbench.config.reading import Entry
 from fedbench.data import raw
 from fedbench.errors import FedbenchError
-from fedbench.models.model import difference, load_weights, read_weights
+from fedbench.models.weights import difference, load_weights, read_weights
 from fedbench.registry import BACKBONES
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedbench.config.spec import digest
 from fedbench.errors import FedbenchError
 
 if TYPE_CHECKING:
@@ -102,3 +103,16 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def checkpoint_of(folder: Path, checkpoints: Path) -> Path:
+    """Where a run or base keeps its checkpoint and lock: below the checkpoints folder, named after its own place.
+
+    Outside the results, because Snakemake deletes the outputs of a job that failed. However a place is spelt, and
+    from wherever, its checkpoint is the same, and no two places share one: a place beside the checkpoints folder, or
+    below what lies beside it, goes by its path from there, any other by its name and a digest of its path.
+    """
+    place, beside = Path(os.path.realpath(folder)), Path(os.path.realpath(checkpoints)).parent
+    if place != beside and place.is_relative_to(beside):
+        return checkpoints / place.relative_to(beside)
+    return checkpoints / "elsewhere" / f"{place.name}-{digest(str(place))}"

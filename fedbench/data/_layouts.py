@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from fedbench.data._decode import formats
-from fedbench.data._tree import Tree, twice
+from fedbench.data._item import Item
+from fedbench.data._listings import domain_lists, has_lists, tiny_imagenet, tiny_imagenet_root
+from fedbench.data._tree import Tree
 from fedbench.data.store import TEST, TRAIN
 from fedbench.errors import FedbenchError
 
@@ -29,16 +30,6 @@ SPLIT_WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class Item:
-    """One image: its file, and the names of its class, domain and split (TRAIN or TEST; None: not said)."""
-
-    path: str
-    label: str
-    domain: str = "all"
-    split: int | None = None
-
-
 def lay_out(tree: Tree, layout: str, lists: str | None) -> tuple[str, list[Item]]:
     """Find the images of a tree and what their names say; returns the layout's name and the items in sorted order.
 
@@ -47,8 +38,6 @@ def lay_out(tree: Tree, layout: str, lists: str | None) -> tuple[str, list[Item]
     FedbenchError
         If there are no images, or they do not fit the layout (or, with "auto", any layout).
     """
-    from fedbench.data._listings import domain_lists, has_lists, tiny_imagenet, tiny_imagenet_root
-
     suffixes = tuple(formats())
     images = [name for name in tree.files if name.lower().endswith(suffixes)]
     if not images:
@@ -189,15 +178,3 @@ def _check_empty(tree: Tree, items: list[Item], root: str, pattern: str) -> None
     for folder in sorted(tree.folders):
         if folder.startswith(root) and folder.count("/") + 1 == depth and folder not in filled:
             raise FedbenchError(f"{tree.path}: folder {folder} has no images; add some or remove it")
-
-
-def check_twice(tree: Tree, paths: list[str]) -> None:
-    """No image may be two samples: they could land on two sides of a split."""
-    name = twice(paths)
-    if name:
-        raise FedbenchError(f"{tree.path}: {name} is listed twice; list each image once")
-
-
-def match_list(name: str) -> re.Match | None:
-    """Recognise ``{domain}_{train,test}.txt``, with or without ``_mini``."""
-    return re.fullmatch(r"(?P<domain>.+)_(?P<split>train|test)(_mini)?\.txt", name.rpartition("/")[2])

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from fedbench.data._decode import formats
-from fedbench.data._layouts import Item, check_twice, match_list
+from fedbench.data._item import Item, check_twice, match_list
 from fedbench.data._names import natural_order
 from fedbench.data._tree import TEXT_BYTES, Tree
 from fedbench.data.store import TEST, TRAIN

@@ -8,7 +8,7 @@ K = 1 is the reference.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from fedbench.engine.batches import BatchPlan, local_steps, make_plan
-from fedbench.engine.gradients import GradientSums
+from fedbench.engine.gradients import GradientSums, clip_each
 from fedbench.engine.interrupt import StopNow
 from fedbench.errors import FedbenchError
 from fedbench.methods.method import Group, LocalResult, Method, Phase
@@ -214,7 +214,7 @@ class ClientTrainer:
         gradients.add(leaves)
         clip = phase.clip or self.training.clip
         if clip is not None:
-            _clip(leaves.values(), clip)
+            clip_each(leaves.values(), clip)
         optimiser.step()
         return losses.detach()
 
@@ -292,12 +292,3 @@ def _grouped(phase: Phase, local: Tree) -> list[tuple[Group, list[str]]]:
 
 def _detached(leaves: Tree) -> Tree:
     return {name: leaf.detach() for name, leaf in leaves.items()}
-
-
-def _clip(leaves: Iterable[Tensor], limit: float) -> None:
-    """Scale each client's gradient to a global norm of at most `limit`, over all leaves together."""
-    gradients = [leaf.grad.reshape(len(leaf), -1) for leaf in leaves if leaf.grad is not None]
-    norms = torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients])
-    factor = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0).unsqueeze(1)
-    for gradient in gradients:
-        gradient.mul_(factor)

@@ -1,13 +1,15 @@
-"""Sums over local steps from which a gradient's mean and variance follow."""
+"""Clients' gradients: clipped each by itself, and summed over local steps."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fedbench.tree import Tree
 
 
@@ -47,3 +49,12 @@ class GradientSums:
     def tree(self) -> Tree:
         """``steps`` [K], ``sum`` and ``squares`` [K, leaves]; {} where nothing was followed."""
         return self._sums
+
+
+def clip_each(leaves: Iterable[Tensor], limit: float) -> None:
+    """Scale each client's gradient to a global norm of at most `limit`, over all leaves together."""
+    gradients = [leaf.grad.reshape(len(leaf), -1) for leaf in leaves if leaf.grad is not None]
+    norms = torch.stack([torch.linalg.vector_norm(gradient, dim=1) for gradient in gradients])
+    factor = (limit / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1.0).unsqueeze(1)
+    for gradient in gradients:
+        gradient.mul_(factor)

@@ -27,16 +27,16 @@ from fedbench.engine.summary import summarise
 from fedbench.errors import FedbenchError
 from fedbench.files.io import damage, read_sealed, writing_errors
 from fedbench.files.products import RUN
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
 from fedbench.site.locking import alone
 from fedbench.tree import count, to_device
 
 if TYPE_CHECKING:
+    from fedbench.bases.base import Base
     from fedbench.config.spec import RunSpec
     from fedbench.data.store import Store
-    from fedbench.models.model import Base
     from fedbench.partition.partition import Partition
     from fedbench.site.progress import Progress
 

@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedbench.engine import environment, results
 from fedbench.tree import count
 
 if TYPE_CHECKING:
-    from fedbench.engine.run import Run
+    import torch
+
+    from fedbench.config.spec import RunSpec
+    from fedbench.data.store import Store
+    from fedbench.engine.checkpoint import State
+    from fedbench.engine.chunk import Chunk
+    from fedbench.methods.method import Method
+    from fedbench.partition.partition import Partition
+
+
+class Run(Protocol):
+    """What a summary is made from.
+
+    Attributes
+    ----------
+    identity : keys of :func:`fedbench.config.identity.identity`
+    one_time_bytes : size of the base
+    private_parameters, total_parameters : numbers of values
+    """
+
+    spec: RunSpec
+    identity: dict[str, Any]
+    store: Store
+    partition: Partition
+    method: Method
+    state: State
+    device: torch.device
+    threads: int
+    chunk: Chunk
+    one_time_bytes: int
+    private_parameters: int
+    total_parameters: int
 
 
 def summarise(run: Run) -> dict[str, Any]:

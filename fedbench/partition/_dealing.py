@@ -9,7 +9,7 @@ import numpy as np
 
 from fedbench.errors import FedbenchError
 from fedbench.options import PositiveFloat, options
-from fedbench.partition.partition import Pool
+from fedbench.partition.scheme import Pool
 
 # Beyond these a Dirichlet distribution cannot be told from its limit (one client takes all; equal shares), and the
 # generator's gamma variates leave the range of float64.

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedbench.options import PositiveFloat, PositiveInt, options
 from fedbench.partition._dealing import Counts, DirichletOptions, clients_of_domains, deal_dirichlet
-from fedbench.partition.partition import Draw, Pool
+from fedbench.partition.scheme import Draw, Pool
 from fedbench.registry import PARTITION_SCHEMES
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedbench.partition._dealing import DirichletOptions, deal_dirichlet
-from fedbench.partition.partition import Draw, Pool
+from fedbench.partition.scheme import Draw, Pool
 from fedbench.registry import PARTITION_SCHEMES
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from fedbench.options import options
 from fedbench.partition._dealing import deal_evenly
-from fedbench.partition.partition import Draw, Pool
+from fedbench.partition.scheme import Draw, Pool
 from fedbench.registry import PARTITION_SCHEMES
 
 

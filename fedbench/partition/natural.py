@@ -6,7 +6,7 @@ import numpy as np
 
 from fedbench.errors import FedbenchError
 from fedbench.options import options
-from fedbench.partition.partition import Draw, Pool
+from fedbench.partition.scheme import Draw, Pool
 from fedbench.registry import PARTITION_SCHEMES
 
 

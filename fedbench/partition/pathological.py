@@ -11,7 +11,7 @@ import numpy as np
 from fedbench.errors import FedbenchError
 from fedbench.options import PositiveInt, options
 from fedbench.partition._dealing import deal_evenly
-from fedbench.partition.partition import Draw, Pool
+from fedbench.partition.scheme import Draw, Pool
 from fedbench.registry import PARTITION_SCHEMES
 
 

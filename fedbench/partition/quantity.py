@@ -6,7 +6,7 @@ import numpy as np
 
 from fedbench.data.apportion import apportion
 from fedbench.options import NonNegativeFloat, options
-from fedbench.partition.partition import Draw, Pool
+from fedbench.partition.scheme import Draw, Pool
 from fedbench.registry import PARTITION_SCHEMES
 
 

@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedbench.config.identity import Present, mismatch
+from fedbench.config.places import checkpoint_of
 from fedbench.config.plan import Plan
 from fedbench.config.spec import Cell
 from fedbench.site.progress import duration
-from fedbench.stages import checkpoint_of
 from fedbench.status.evidence import Evidence, gather, locked_inodes
 from fedbench.status.pace import Pace
 

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.bases.base import make_base
+from fedbench.bases.base import load_base, make_base
 from fedbench.bases.central import CHECKPOINT, learning_rate
 from fedbench.config.entries import BaseEntry, DatasetEntry, MethodEntry, ModelEntry, PartitionEntry, Training
 from fedbench.config.reading import Entry
 from fedbench.config.spec import Cell, RunSpec
 from fedbench.data.store import PUBLIC, PUBLIC_TEST, TEST, TRAIN, Store
 from fedbench.errors import FedbenchError
-from fedbench.models.model import load_base, make_model, read_weights, save_weights
+from fedbench.models.make_model import make_model
+from fedbench.models.weights import read_weights, save_weights
 from fedbench.registry import BACKBONES
 
 

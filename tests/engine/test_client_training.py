@@ -9,12 +9,13 @@ from support import SIZES, base_weights, build_run, make_spec
 from torch.nn import functional
 
 from fedbench.engine.batches import client_batches
-from fedbench.engine.clients import ClientTrainer, _clip
+from fedbench.engine.clients import ClientTrainer
+from fedbench.engine.gradients import clip_each
 from fedbench.engine.population import Population
 from fedbench.errors import FedbenchError
 from fedbench.methods.fedavg import FedAvg
 from fedbench.methods.method import Group, Phase
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 from fedbench.randomness import stream
 from fedbench.tree import expand, rows
 
@@ -208,7 +209,7 @@ def test_clipping_is_torchs_per_client(limit):
             leaf.grad = buffer.grad[client].clone()
         torch.nn.utils.clip_grad_norm_(alone, limit)
         expected.append([leaf.grad for leaf in alone])
-    _clip([*buffers, unused], limit)
+    clip_each([*buffers, unused], limit)
     for client in range(3):
         for buffer, wanted in zip(buffers, expected[client], strict=True):
             torch.testing.assert_close(buffer.grad[client], wanted, rtol=1e-6, atol=0)

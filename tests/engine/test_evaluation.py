@@ -12,7 +12,7 @@ from fedbench.engine import evaluate
 from fedbench.engine.chunk import Chunk
 from fedbench.engine.evaluate import Evaluator
 from fedbench.models.images import normalise
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 
 
 def plain_logits(spec, store, weights, samples):

@@ -12,7 +12,7 @@ import torch
 from fedbench.config import reading as config
 from fedbench.errors import FedbenchError
 from fedbench.files import io
-from fedbench.models import model as build
+from fedbench.models import weights as build
 
 GIB = 1 << 30
 

@@ -22,7 +22,7 @@ from fedbench.engine import run as rounds
 from fedbench.engine import server
 from fedbench.engine.interrupt import Interrupted
 from fedbench.models.images import normalise
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 from fedbench.randomness import stream
 from fedbench.registry import METHODS
 from fedbench.tree import add, expand, rows

@@ -10,7 +10,7 @@ from fedbench.errors import FedbenchError
 from fedbench.models import affine_factors
 from fedbench.models.affine_factors import gaussian_chunks, latent_directions, orthonormal
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 from fedbench.randomness import stream
 
 

@@ -12,7 +12,8 @@ from fedbench.config.reading import Entry
 from fedbench.errors import FedbenchError
 from fedbench.models.heads import make_head
 from fedbench.models.images import crop_flip, draw_crop_flip, normalise, padding
-from fedbench.models.model import load_weights, make_model, read_weights, save_weights
+from fedbench.models.make_model import make_model
+from fedbench.models.weights import load_weights, read_weights, save_weights
 from fedbench.randomness import stream
 from fedbench.registry import BACKBONES
 

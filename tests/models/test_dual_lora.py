@@ -7,7 +7,7 @@ import torch
 from fedbench.config.reading import parse_entry
 from fedbench.models.dual_lora import ALIGNMENTS, DualLoraTask
 from fedbench.models.lora import LoraTask
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 from fedbench.models.task import Batch
 from fedbench.randomness import stream
 from fedbench.tree import count, expand, rows, select, stack

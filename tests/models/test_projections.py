@@ -17,7 +17,7 @@ from fedbench.models import affine_factors
 from fedbench.models._chunked_product import ChunkedProduct
 from fedbench.models.affine_factors import hash_words, signs
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 from fedbench.randomness import key_of, stream
 
 DIMENSION, RANK = 16, 4
@@ -166,7 +166,7 @@ IDENTITY = """
 import torch
 from fedbench.config.reading import parse_entry
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 torch.set_num_threads(THREADS)
 entry = parse_entry("models", "resnet", {"backbone": "resnet-gn", "depth": 20})
 for factors in ("stored", "seeded", "rademacher"):
@@ -194,7 +194,7 @@ from fedbench.config.reading import parse_entry
 from fedbench.models import projections
 from fedbench.models.affine_factors import CHUNK_VALUES, chunk_rows
 from fedbench.models.affine_map import AffineMapTask
-from fedbench.models.model import make_model
+from fedbench.models.make_model import make_model
 
 RANK = 8
 def status(key):

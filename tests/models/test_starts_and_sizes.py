@@ -92,7 +92,7 @@ def test_a_shorter_batch_counts_its_own_samples():
 
 def test_models_weights_and_frozen_heads_follow_their_seed():
     from fedbench.config.reading import parse_entry
-    from fedbench.models.model import make_model
+    from fedbench.models.make_model import make_model
 
     entry = parse_entry("models", "mlp", {"backbone": "mlp", "head": "frozen-orthogonal"})
     first, again, other = (make_model(entry, (1, 8, 8), 4, seed) for seed in (1, 1, 2))

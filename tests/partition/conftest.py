@@ -5,7 +5,8 @@ import pytest
 
 from fedbench.config.reading import parse_entry
 from fedbench.data.store import PUBLIC, PUBLIC_TEST, TEST, TRAIN, Store
-from fedbench.partition.partition import Partition, make_partition
+from fedbench.partition.make_partition import make_partition
+from fedbench.partition.partition import Partition
 
 
 def small_store(

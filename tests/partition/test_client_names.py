@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from fedbench.engine.results import CLIENT_COLUMNS, client_rows
 from fedbench.errors import FedbenchError
 from fedbench.partition._picture import picture
-from fedbench.partition.partition import load_partition, write
+from fedbench.partition.make_partition import write
+from fedbench.partition.partition import load_partition
 
 NATURAL = {"scheme": "natural", "clients": 3}
 NAMES = ["1", "2", "10"]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedbench.errors import FedbenchError
-from fedbench.partition._draw import DRAWS, Draw, Pool, draw, repair
 from fedbench.partition._follow import assign_tests, split_validation
 from fedbench.partition._statistics import jensen_shannon, skew
+from fedbench.partition.scheme import DRAWS, Draw, Pool, draw, repair
 from fedbench.randomness import stream
 
 

@@ -13,7 +13,8 @@ from fedbench.errors import FedbenchError
 from fedbench.partition._follow import assign_tests, split_validation
 from fedbench.partition._picture import arrange
 from fedbench.partition._statistics import gini, jensen_shannon, skew
-from fedbench.partition.partition import check, load_partition, write
+from fedbench.partition.make_partition import write
+from fedbench.partition.partition import check, load_partition
 
 
 def test_tests_follow_training_proportions_by_class(make, make_store, counts_of):

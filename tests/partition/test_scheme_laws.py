@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedbench.partition._dealing import deal_evenly
-from fedbench.partition._draw import Pool
 from fedbench.partition.quantity import QuantityOptions, quantity
+from fedbench.partition.scheme import Pool
 from fedbench.randomness import stream
 
 CLIENTS, PER_CLASS = 5, 2000

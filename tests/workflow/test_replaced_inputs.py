@@ -59,7 +59,7 @@ def draw_weights(folder: Path, seed: int) -> None:
     from safetensors.numpy import save_file
     from support import Entry, parse_entry
 
-    from fedbench.models.model import make_model
+    from fedbench.models.make_model import make_model
 
     model: Entry = parse_entry("models", "m", {"backbone": "mlp", "hidden": 4})
     state = make_model(model, (3, 4, 4), 2, seed=seed).state_dict()

@@ -122,7 +122,7 @@ def effects(alignment: str) -> list[Effect]:
 
     from fedbench.config.reading import parse_entry
     from fedbench.models.dual_lora import DualLoraTask
-    from fedbench.models.model import make_model
+    from fedbench.models.make_model import make_model
     from fedbench.models.task import Batch
     from fedbench.tree import expand
 

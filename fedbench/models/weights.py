@@ -1,81 +1,24 @@
-"""From a config's model entry to a classifier, and its weights to and from safetensors files.
-
-Weights are only ever read from safetensors: nothing is unpickled.
-"""
+"""Weights to and from safetensors files. Nothing else is ever read: nothing is unpickled."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from fedbench.config.reading import Entry
-from fedbench.data.artifact import check_data, check_spec
 from fedbench.errors import FedbenchError
 from fedbench.files import io
-from fedbench.models.heads import make_head
-from fedbench.randomness import stream
-from fedbench.registry import BACKBONES
 
 if TYPE_CHECKING:
     from fedbench.models.classifier import Classifier
 
-TRAINABLE = "trainable"
 WEIGHTS_BYTES = 16 << 30  # of one file
 # Without those of 8 bits and fewer, which torch stores but does not compute with.
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DTYPES = (*FLOATS, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-
-
-@dataclass(frozen=True)
-class Base:
-    """What runs start from.
-
-    Attributes
-    ----------
-    weights : every tensor of the classifier, by name
-    sha256 : of their file, as base.json says it
-    """
-
-    weights: dict[str, Tensor]
-    sha256: str
-
-
-def make_model(model: Entry, shape: tuple[int, int, int], classes: int, seed: int = 0) -> Classifier:
-    """A classifier with random weights, on the CPU, in fp32.
-
-    Parameters
-    ----------
-    model : Entry
-        An entry of `models`: the backbone's options and the kind of head.
-    shape : (int, int, int)
-        Channels, height and width of the stored images.
-    classes : int
-    seed : int
-        Decides every weight; the trunk's do not depend on the kind of head.
-
-    Returns
-    -------
-    Classifier
-        With ``head.weight.requires_grad`` False and a zero bias where the head is frozen.
-
-    Raises
-    ------
-    FedbenchError
-        If the options do not fit the images or the number of classes.
-    """
-    backbone = BACKBONES[model.common.backbone].target
-    classifier = backbone.build(model.options, tuple(shape), classes, stream(seed, "model"))
-    if model.common.head != TRAINABLE:
-        features = classifier.head.in_features
-        classifier.head = make_head(model.common.head, features, classes, stream(seed, "head"))
-        classifier.head_is_frozen = True
-    return classifier
 
 
 def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> int:
@@ -137,36 +80,6 @@ def read_metadata(path: Path) -> dict[str, str]:
 
     with safe_open(path, framework="pt") as file:
         return file.metadata() or {}
-
-
-def load_base(path: Path, spec: Mapping[str, Any] | None = None, data_sha256: str | None = None) -> Base:
-    """Read a base folder.
-
-    Parameters
-    ----------
-    path : Path
-        A folder with ``base.safetensors`` and ``base.json``.
-    spec : mapping or None
-        ``RunSpec.base_spec``; where given, the folder must have been made from it.
-    data_sha256 : str or None
-        ``Store.sha256``; where given, weights that were trained centrally must have been trained on these data.
-
-    Raises
-    ------
-    FedbenchError
-        If the folder is incomplete, damaged, or made from another spec or other data.
-    """
-    path = Path(path)
-    facts = io.read_json(path / "base.json", "spec", "sha256")
-    check_spec(path, facts["spec"], spec, "fedbench pretrain")
-    check_data(path, facts.get("data_sha256"), data_sha256, "fedbench pretrain")
-    weights = read_weights(path / "base.safetensors")
-    with open(path / "base.safetensors", "rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != facts["sha256"]:
-            raise FedbenchError(
-                f"{path}: weights and their SHA-256 differ; delete this folder and run `fedbench pretrain` again"
-            )
-    return Base(weights, facts["sha256"])
 
 
 def load_weights(classifier: Classifier, weights: Mapping[str, Tensor], source: Path | str) -> None:
