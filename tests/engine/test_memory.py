@@ -4,6 +4,7 @@ import pytest
 import torch
 from support import build_run, make_spec, run_cell
 
+from fedbench.engine.chunk import Chunk
 from fedbench.models.task import WeightTask
 
 
@@ -55,3 +56,21 @@ def test_a_device_too_small_for_one_client_is_an_error(tmp_path, digits, ragged,
     small_device(clients=0)
     with pytest.raises(torch.OutOfMemoryError):
         run_cell(tmp_path, digits, ragged, make_spec("fedavg", "mlp"))
+
+
+def test_what_an_item_counts_for():
+    """Twelve columns of four images each, of which five fit: every one is done once, in order."""
+    lines = []
+
+    def work(part):
+        if len(part) > 5:
+            raise torch.OutOfMemoryError
+        return sum(part)
+
+    chunk = Chunk(100, lines.append, "images")
+    done = chunk.each(range(12), work, width=4)
+    assert done == [(range(0, 3), 3), (range(3, 6), 12), (range(6, 9), 21), (range(9, 12), 30)]
+    assert chunk.size == 12
+    assert lines == [
+        f"out of memory with {many} images at once; going on with {few}" for many, few in [(48, 24), (24, 12)]
+    ]
