@@ -48,7 +48,6 @@ def lay_out(tree: Tree, layout: str, lists: str | None) -> tuple[str, list[Item]
         layout, items = "tiny-imagenet", tiny_imagenet(tree, images)
     else:
         layout, items = _from_folders(tree, images, layout)
-    _check_names(tree, items)
     return layout, sorted(items, key=lambda item: (item.split or 0, item.path))
 
 
@@ -159,16 +158,6 @@ def _said(tree: Tree, name: str, root: str, pattern: str) -> dict[str, str]:
     if "split" in said and _split_of(said["split"]) is None:
         raise FedbenchError(f"{tree.path}: {name}: {said['split']!r} is no split; expected train, test or val")
     return said
-
-
-def _check_names(tree: Tree, items: list[Item]) -> None:
-    """Names of classes and domains stand in tables and pictures, so they have to be text."""
-    for kind, names in (("class", {item.label for item in items}), ("domain", {item.domain for item in items})):
-        for name in sorted(names):
-            try:
-                name.encode()
-            except UnicodeEncodeError:
-                raise FedbenchError(f"{tree.path}: {kind} {name!a} is not UTF-8 text; rename its folder") from None
 
 
 def _check_empty(tree: Tree, items: list[Item], root: str, pattern: str) -> None:

@@ -51,12 +51,12 @@ def interrupted(tmp_path, monkeypatch, capsys, ctrl_c):
 
 def test_prepare_leaves_nothing_half_made(interrupted, monkeypatch, tmp_path):
     for number in range(8):
-        place = tmp_path / f"images/{'ab'[number % 2]}/{number}.png"
+        place = tmp_path / f"raw/images/{'ab'[number % 2]}/{number}.png"
         place.parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (8, 8), (number, 0, 0)).save(place)
     monkeypatch.setattr(_decode, "decode", first_press(_decode.decode))
     source = "datasets.digits={source: image-folder, path: images}"
-    said = interrupted("prepare", "--dataset", "digits", "--data-root", str(tmp_path), "--set", source)
+    said = interrupted("prepare", "--dataset", "digits", "--data-root", "raw", "--set", source)
     assert said == ["preparing data set digits -> results/smoke/data/digits", LINE]
     assert list((tmp_path / "results/smoke/data").iterdir()) == []
 

@@ -166,7 +166,7 @@ def test_names_that_are_not_utf8(builder, place):
     name = place.format("Caf\udce9")
     (root / name).parent.mkdir(parents=True)
     (root / name).write_bytes(next(iter(files.values())))
-    with pytest.raises(FedbenchError, match=r"(class|domain) 'Caf\\udce9' is not UTF-8 text; rename its folder"):
+    with pytest.raises(FedbenchError, match=r"the name of (class|domain) 'Caf\\udce9' is not UTF-8; rename it"):
         builder.prepare("set")
 
 

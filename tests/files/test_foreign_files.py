@@ -131,9 +131,9 @@ def test_other_files_stay_when_each_stage_is_killed(tmp_path):
         "clients.csv": "",
     }.items():
         script = (
-            "import os, signal\nfrom fedbench import cli\nreplace = os.replace\n"
+            "import os, signal\nfrom fedbench.cli import commands\nreplace = os.replace\n"
             f"def killing(old, new):\n    os.path.basename(new) != {last!r} or os.kill(os.getpid(), signal.SIGKILL)\n"
-            f"    replace(old, new)\nos.replace = killing\ncli.main({command!r})"
+            f"    replace(old, new)\nos.replace = killing\ncommands.main({command!r})"
         )
         done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == -signal.SIGKILL, done.stderr

@@ -103,9 +103,9 @@ def test_a_link_stays_and_what_it_points_to_is_replaced(tmp_path):
 def test_termination_leaves_nothing_half_written(tmp_path):
     config = Path(__file__).parents[2] / "workflow/configs/smoke.yaml"
     script = (
-        "import os, signal\nfrom fedbench import cli\nfrom fedbench.data import base\n"
-        "base.hashes = lambda arrays: os.kill(os.getpid(), signal.SIGTERM)\n"
-        f"cli.main(['prepare', '--config', {str(config)!r}, '--results', 'results', '--dataset', 'digits'])"
+        "import os, signal\nfrom fedbench.cli import commands\nfrom fedbench.data import store\n"
+        "store.hashes = lambda arrays: os.kill(os.getpid(), signal.SIGTERM)\n"
+        f"commands.main(['prepare', '--config', {str(config)!r}, '--results', 'results', '--dataset', 'digits'])"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 143, done.stderr

@@ -45,7 +45,7 @@ def test_the_draw_whose_smallest_client_is_largest_is_repaired():
 
 def test_natural_clients_are_drawn_once():
     scheme, numbers = scripted((5, 5))
-    drawn, draws, _ = draw(lambda *a: Draw(scheme(*a).clients, movable=False), None, pool_of(10), 2, 4, 0, "mine")
+    drawn, draws, _ = draw(lambda *a: Draw(scheme(*a).clients, names=("a", "b")), None, pool_of(10), 2, 4, 0, "mine")
     assert (draws, len(numbers)) == (1, 1)
     assert not drawn.movable
 

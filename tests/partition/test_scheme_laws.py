@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from small_partitions import partition_of, small_store
 
 from fedbench.partition._dealing import deal_evenly
 from fedbench.partition.quantity import QuantityOptions, quantity
@@ -14,8 +15,6 @@ CLIENTS, PER_CLASS = 5, 2000
 @pytest.fixture(scope="module")
 def shares():
     """A function: shares of each class that clients hold in 60 partitions, [60, clients, classes]."""
-    from conftest import partition_of, small_store
-
     made = {}
 
     def get(alpha, classes):

@@ -298,13 +298,13 @@ UTC, TOKYO = "UTC0", "JST-9"
 
 @pytest.mark.parametrize(("there", "here"), [(UTC, TOKYO), (TOKYO, UTC)])
 def test_a_run_looks_the_same_from_another_time_zone(folders, zone, there, here):
-    from fedbench.engine.run import LogTail
+    from fedbench.engine.run import Log
 
     zone(there)
     began = time.time()
     path = folders.plan.paths.run(folders.cells[FLITE]) / "log.txt"
     path.parent.mkdir(parents=True)
-    LogTail(path)(f"run {folders.digest(FLITE)} ({FLITE}) on cpu")
+    Log(path)(f"run {folders.digest(FLITE)} ({FLITE}) on cpu")
     folders.checkpoint(FLITE, 30, began + 300)
     zone(here)
     status = folders.status(FLITE, began + 4000)
