@@ -37,6 +37,7 @@ class ImageFolderOptions:
     lists: str | None = None
     """Folder of the list files, where there are several (DomainNet: splits or splits_mini)."""
     color: Literal["rgb", "gray"] = "rgb"
+    """Whether images are read with three channels or with one."""
     clients: str | None = None
     """CSV file inside, with the columns `path` and `client`, that says who holds each image (scheme `natural`)."""
 
