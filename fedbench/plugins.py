@@ -7,6 +7,7 @@ is hashed here; that reads files and imports nothing more.
 import ast
 import hashlib
 import importlib
+import os
 import sys
 from functools import cache
 from importlib.metadata import entry_points
@@ -60,7 +61,8 @@ def import_plugin(name: str, where: str) -> None:
 def _import_file(path: Path) -> None:
     """Run a file as a module that is named after its path, which is what messages say and no other module has."""
     name = str(path)
-    if name in sys.modules:
+    loaded = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    if name in {os.path.realpath(file) for file in loaded if file}:  # perhaps by its name, by an installed package
         return
     module = ModuleType(name)
     module.__file__ = name
