@@ -181,11 +181,13 @@ METHOD_CHECKS: dict[str, Callable[[MethodCase], None]] = {
 
 @contextmanager
 def _stopped_at(target: type[Method], hook: str) -> Iterator[None]:
-    """Tell the run to stop when it next calls a function of the method, as a cluster would."""
-    real = getattr(target, hook)
+    """Tell the run to stop, as a cluster would, when its first round calls a function of the method."""
+    real, calls = getattr(target, hook), []
 
     def stopping(self, *arguments):
-        signal.raise_signal(signal.SIGTERM)
+        calls.append(hook)
+        if len(calls) == 2:  # the first call is the rehearsal before round 0
+            signal.raise_signal(signal.SIGTERM)
         return real(self, *arguments)
 
     with mock.patch.object(target, hook, stopping):
