@@ -45,9 +45,10 @@ class Training:
     participation: PositiveFraction = 1.0
     """Share of the clients in each round's cohort (rounded, at least one); more train and send more per round."""
     local_epochs: PositiveInt = 1
-    """Passes over its own training samples that a client makes per round."""
+    """Passes over its own training samples that a client makes per round; more trains longer between messages."""
     local_steps: PositiveInt | None = None
-    """Local steps per round instead of epochs (the batches still come from shuffled epochs)."""
+    """Local steps per round instead of epochs (the batches still come from shuffled epochs); none takes
+    `local_epochs`."""
     batch_size: PositiveInt = 64
     """Samples of each local step; more makes fewer steps of an epoch."""
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
@@ -76,7 +77,8 @@ class Training:
     """Passes over its own samples that every client makes before its personal evaluation, on a copy; 0 evaluates what
     the federation left."""
     held_out: ShareBelowOne = 0.0
-    """Share of the clients (rounded, at least one if above 0) that never join the federation, evaluated apart."""
+    """Share of the clients (rounded, at least one if above 0) that never join the federation, evaluated apart; more
+    leaves fewer to train."""
     held_out_epochs: NonNegativeInt | None = None
     """Passes over its own samples that a held-out client makes before each evaluation; none takes fine_tune_epochs, and
     0 evaluates the shared model on newcomers as it is."""
@@ -89,7 +91,7 @@ class PublicShare:
     """Training samples that no client holds, for a base trained on other data than the federation's."""
 
     fraction: ProperFraction | None = None
-    """Share of the training split, the same of each class (and domain)."""
+    """Share of the training split, the same of each class (and domain); more leaves fewer samples to clients."""
     classes: list[int] | None = None
     """All training samples of these classes (class indices)."""
     domains: list[str] | None = None
@@ -105,7 +107,8 @@ class DatasetEntry:
     public: PublicShare | None = None
     """Part of the data that goes to the base model and to no client."""
     test_fraction: ProperFraction = 0.2
-    """Size of the test split, stratified by (domain, class), where the source has none of its own."""
+    """Share of the samples that makes the test split, stratified by (domain, class), where the source has none of its
+    own; more leaves fewer to train."""
     label: str | None = None
     """Name in tables and figures; the entry's own name where not given."""
     training: Overrides = Field(default_factory=dict)

@@ -32,7 +32,7 @@ class SmallVitOptions:
     heads: PositiveInt = 3
     """Attention heads of each block; they have to divide the width."""
     mlp_ratio: PositiveFloat = 4.0
-    """Hidden width of a block's ffn, relative to its width."""
+    """Hidden width of a block's feed-forward part, relative to its width; more is a larger network."""
 
 
 @BACKBONES.register("small-vit", SmallVitOptions)
