@@ -54,7 +54,7 @@ class Training:
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """Local optimiser, recreated at each participation. Adam's weight decay is L2 style, AdamW's decoupled."""
     learning_rate: PositiveFloat = 0.01
-    """Size of the local steps, in the units of the optimiser."""
+    """Size of the local steps, in the units of the optimiser; more learns faster and less steadily."""
     momentum: ShareBelowOne = 0.0
     """Momentum of local SGD; more carries earlier steps on for longer."""
     betas: tuple[ShareBelowOne, ShareBelowOne] = (0.9, 0.999)
@@ -74,8 +74,8 @@ class Training:
     """Rounds between evaluations; more saves time and says less about the course. Round 0 (the base, fine-tuned first
     where `fine_tune_epochs` is above 0) and the last round are always evaluated."""
     fine_tune_epochs: NonNegativeInt = 0
-    """Passes over its own samples that every client makes before its personal evaluation, on a copy; 0 evaluates what
-    the federation left."""
+    """Passes over its own samples that every client makes before its personal evaluation, on a copy; more
+    fits it better to the client, and 0 evaluates what the federation left."""
     held_out: ShareBelowOne = 0.0
     """Share of the clients (rounded, at least one if above 0) that never join the federation, evaluated apart; more
     leaves fewer to train."""
@@ -122,12 +122,13 @@ class PartitionEntry:
     scheme: str
     """Plug-in that deals samples to clients; `fedbench list partitions` has them."""
     clients: PositiveInt
-    """Number of clients, held-out ones included."""
+    """Number of clients, held-out ones included; more leaves fewer samples to each."""
     validation: ShareBelowOne = 0.2
     """Share of each client's training samples set aside for validation, fixed with the partition; more trains on
     fewer."""
     min_samples: Annotated[int, Field(ge=2)] = 10
-    """Training samples (validation included) that every client gets at least, by bounded repair."""
+    """Training samples (validation included) that every client gets at least, by bounded repair; more moves more
+    samples."""
     max_moved: Fraction = 0.1
     """Share of all training samples that repair may move between clients; what needs more is refused, because it would
     not be distributed as the scheme says. It decides whether a partition is made, not which."""
@@ -169,13 +170,14 @@ class BaseEntry:
     optimizer: Literal["sgd", "adam", "adamw"] = "sgd"
     """pretrain: optimiser, as in `training`."""
     learning_rate: PositiveFloat = 0.05
-    """pretrain: size of the steps after warm-up, in the units of the optimiser."""
+    """pretrain: size of the steps after warm-up; more learns faster and less steadily."""
     momentum: ShareBelowOne = 0.9
     """pretrain: momentum of SGD; more carries earlier steps on for longer."""
     weight_decay: NonNegativeFloat = 5e-4
     """pretrain: pull of all weights to zero; more keeps them smaller."""
     warmup_epochs: NonNegativeInt = 3
-    """pretrain: epochs over which the learning rate rises linearly, before it falls to zero as a cosine."""
+    """pretrain: epochs over which the learning rate rises linearly, before it falls to zero as a cosine; more begins
+    more slowly."""
     augmentation: Literal["none", "crop-flip"] = "crop-flip"
     """pretrain: random changes of training images, none or shifted crops and horizontal flips."""
     precision: Literal["fp32", "bf16"] = "fp32"

@@ -40,7 +40,8 @@ class FedSDGOptions:
     """Inner dimension of the shared LoRA; larger trains and sends more. At most the smallest side of a layer that it
     adapts (r)."""
     lora_alpha: PositiveFloat = 16.0
-    """How strongly both branches act: their outputs are scaled by this / their rank (alpha)."""
+    """How strongly both branches act: their outputs are scaled by this / their rank, so more makes larger
+    changes (alpha)."""
     private_rank: PositiveInt = 8
     """Inner dimension of the private LoRA, with the same bound; larger trains more and sends nothing (r)."""
     alignment: Literal["base", "global", "geomean", "floor", "none"] = "base"

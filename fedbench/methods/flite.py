@@ -42,8 +42,9 @@ class FLITEOptions:
     """What trains and travels for each mapped tensor: z (d numbers), or y = V^T z (r numbers; `dimension` then has no
     part)."""
     match_dimension: PositiveInt | None = None
-    """Multiply the latent's learning rate by sqrt(match_dimension / n), n = d numbers of z or r of y, so that Adam's
-    step in weight norm, about learning_rate * sqrt(n), is that of latents with this many numbers."""
+    """Number of latent values whose Adam steps are matched in size; more makes larger steps, and none changes none. The
+    latent's learning rate is multiplied by sqrt(match_dimension / n), n = d numbers of z or r of y, because a step in
+    weight norm is about learning_rate * sqrt(n)."""
     map_seed: int = 0
     """Seed that the map's factors are drawn from; the same for every client, and the same in every run unless it is
     itself the question."""

@@ -133,10 +133,14 @@ class Runs:
     def train(self, name: str, chunk: int | None = None) -> Finished:
         """Train the run, or continue it."""
         made = _inputs()
-        plan = Plan(self.plan.config, made)
-        work = Workspace(plan, made, "cpu", torch.get_num_threads(), lambda line: None)
-        with _quiet():
-            return _finished(work.train(self.spec, self.folder / name, self.folder / "checkpoints", chunk))
+        # one thread: only then are equal runs equal bit for bit
+        work = Workspace(Plan(self.plan.config, made), made, "cpu", 1, lambda line: None)
+        threads = torch.get_num_threads()
+        try:
+            with _quiet():
+                return _finished(work.train(self.spec, self.folder / name, self.folder / "checkpoints", chunk))
+        finally:
+            torch.set_num_threads(threads)
 
 
 @contextmanager
