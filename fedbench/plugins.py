@@ -49,13 +49,13 @@ def import_plugin(name: str, where: str) -> None:
         raise FedbenchError(f"{where}: {name}: {error}") from None
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
-            raise FedbenchError(f"{where}: {name}: {_described(error)}") from None
+            raise FedbenchError(f"{where}: {name}: {_described(error, name)}") from None
         advice = "install it beside fedbench, or give the path of a .py file"
         raise FedbenchError(f"{where}: no module named {name!r}; {advice}") from None
     except OSError as error:
         raise FedbenchError(f"{where}: cannot read {name}: {error.strerror or error}") from None
     except (Exception, SystemExit) as error:  # whatever a user's own code may do
-        raise FedbenchError(f"{where}: {name}: {_described(error)}") from None
+        raise FedbenchError(f"{where}: {name}: {_described(error, name)}") from None
 
 
 def _import_file(path: Path) -> None:
@@ -76,15 +76,17 @@ def _import_file(path: Path) -> None:
         raise
 
 
-def _described(error: BaseException) -> str:
-    """An error of a module's own code in one line, with the place in it."""
-    trace, line = error.__traceback__, getattr(error, "lineno", None)
+def _described(error: BaseException, name: str) -> str:
+    """An error of a module's own code in one line, with the line of the innermost module that it came up in."""
+    file, line, trace = getattr(error, "filename", None), getattr(error, "lineno", None), error.__traceback__
     while trace is not None:
-        if trace.tb_frame.f_code.co_name == "<module>" and trace.tb_frame.f_globals.get("__name__") != __name__:
-            line = trace.tb_lineno
+        code = trace.tb_frame.f_code
+        if code.co_name == "<module>" and not isinstance(error, SyntaxError):
+            file, line = code.co_filename, trace.tb_lineno
         trace = trace.tb_next
-    place = f"line {line}: " if line else ""
-    return f"{place}{type(error).__name__}: {' '.join(str(error).split())}"
+    where = f"line {line}: " if line else ""
+    other = f"{file}: " if line and file and os.path.realpath(file) != os.path.realpath(name) else ""
+    return f"{other}{where}{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 @cache

@@ -109,7 +109,7 @@ class MethodCase:
         method = METHODS[self.method].target(spec.method.options, classifier, spec.training, spec.seed)
         return method, method.init_shared(stream(spec.seed, "shared"))
 
-    def private(self, method: Method, clients: int) -> Tree:
+    def private(self, method: Method, shared: Tree, clients: int) -> Tree:
         """What so many clients keep at the beginning, stacked."""
         each = [method.init_private(stream(self.spec.seed, "private", client)) for client in range(clients)]
         return {name: torch.stack([tree[name] for tree in each]) for name in each[0]}

@@ -82,7 +82,7 @@ def bytes_are_lengths_of_payloads(case: MethodCase) -> None:
 def private_leaves_never_travel(case: MethodCase) -> None:
     """What clients keep is in no message, and messages are of what the server holds."""
     method, shared = case.make()
-    private = case.private(method, CLIENTS)
+    private = case.private(method, shared, CLIENTS)
     assert not shared.keys() & private.keys(), "a leaf is both shared and private"
     if not method.phases():
         return
@@ -100,7 +100,7 @@ def private_leaves_never_travel(case: MethodCase) -> None:
 def newcomers_stay_outside(case: MethodCase) -> None:
     """Held-out clients are in no cohort, keep nothing, and are evaluated all the same."""
     method, shared = case.make()
-    private = case.private(method, CLIENTS)
+    private = case.private(method, shared, CLIENTS)
     begins = method.newcomer(expand(shared, CLIENTS), private)
     assert begins.keys() == private.keys(), "`newcomer` makes other leaves than `init_private`"
     if method.pooled:
@@ -197,7 +197,7 @@ def _stopped_at(target: type[Method], hook: str) -> Iterator[None]:
 def _participation(case: MethodCase, method: Method, shared: Tree) -> LocalResult:
     """What local training might have led to: every leaf moved a little, for each client in another way."""
     received = expand(shared, CLIENTS)
-    start = {**received, **case.private(method, CLIENTS)}
+    start = {**received, **case.private(method, shared, CLIENTS)}
     shift = torch.arange(1, CLIENTS + 1)
     trained = {name: leaf + 0.01 * shift.view(-1, *[1] * (leaf.dim() - 1)) for name, leaf in start.items()}
     return LocalResult(received, trained, torch.full((CLIENTS,), 2.0), method.training.learning_rate)

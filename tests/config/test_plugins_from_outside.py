@@ -196,6 +196,13 @@ def test_what_cannot_be_imported_is_one_line(tmp_path, plugin, text, words):
     assert str(tmp_path / "mine.py") not in sys.modules
 
 
+def test_a_mistake_inside_a_package_names_its_file(tmp_path, monkeypatch):
+    files = {"broken_one/__init__.py": "\nimport broken_one.inner\n", "broken_one/inner.py": "x = 1\n\nnope\n"}
+    monkeypatch.syspath_prepend(write(tmp_path, files))
+    with refused(f"plugins.0: broken_one: {tmp_path}/broken_one/inner.py: line 3: NameError: name 'nope'"):
+        import_plugins(["broken_one"], "plugins")
+
+
 def test_installed_packages_are_known_everywhere(tmp_path):
     files = {
         "theirs.py": METHOD.format(name="theirs", more=""),
@@ -216,7 +223,7 @@ def test_installed_packages_are_known_everywhere(tmp_path):
     (tmp_path / "theirs.py").write_text("import absent\n")
     broken = listed()
     assert broken.returncode == 1
-    assert broken.stderr.startswith("error: entry point 'anything' of theirs: theirs: line 1: ModuleNotFoundError")
+    assert broken.stderr.startswith(f"error: entry point 'anything' of theirs: theirs: {tmp_path}/theirs.py: line 1: ")
     assert broken.stderr.count("\n") == 1
 
 
