@@ -59,6 +59,26 @@ def names(cls) -> tuple[str, ...]:
     return tuple(field.name for field in fields(cls))
 
 
+def json_schema(cls) -> dict[str, Any]:
+    """JSON schema of an option class: keys in the order that they are written in, each with its text and default.
+
+    A class that inherits a key, or changes its default alone, has the text from the class that says it.
+    """
+    schema = adapter(cls).json_schema()
+    written = schema.get("properties", {})
+    if not written:
+        return schema
+    schema["properties"] = {name: written[name] for name in names(cls)}
+    for name, key in schema["properties"].items():
+        infos = [info for base in cls.__mro__ if (info := vars(base).get("__pydantic_fields__", {}).get(name))]
+        text = next((info.description for info in infos if info.description), None)
+        if text is not None:
+            key["description"] = " ".join(text.split())
+        if infos[0].default_factory is not None:
+            key["default"] = infos[0].default_factory()
+    return schema
+
+
 def parse(cls, values: Mapping[str, Any], path: str, also_valid: tuple[str, ...] = ()):
     """Build `cls` from plain values.
 

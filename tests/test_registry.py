@@ -36,7 +36,7 @@ def test_a_second_entry_of_the_same_name_is_an_error():
 
     plugins = registry.Registry("thing", "fedbench.channels")
     plugins.register("x", Empty)(type("First", (), {"__module__": "one"}))
-    with pytest.raises(FedbenchError, match="thing 'x' is registered twice: one and two"):
+    with pytest.raises(FedbenchError, match="thing 'x' is registered twice: one:First and two:Second"):
         plugins.register("x", Empty)(type("Second", (), {"__module__": "two"}))
 
 

@@ -37,14 +37,15 @@ class AffineOptions:
     """How values become integers."""
 
     bits: Literal[8, 4] = 8
-    """Bits per value."""
+    """Bits of each value that is sent; more cost more bytes and err less."""
     range: Literal["model", "tensor", "channel"] = "tensor"
-    """What shares a scale and a zero point: the whole message, a tensor, or an output channel (the first dimension
-    of tensors that have two or more)."""
+    """Which values share a scale and a zero point: the whole message, a tensor, or an output channel (the first
+    dimension of tensors that have two or more)."""
     of: Literal["update", "weights"] = "update"
-    """Code the message as it is, or the leaves that it leads to; the server then subtracts what the client received."""
+    """What is coded: the message as it is, or the leaves that it leads to; the server then subtracts what the client
+    received."""
     stochastic: bool = False
-    """Round up or down at random, by the distance to either, instead of to nearest."""
+    """Whether values are rounded up or down at random, by the distance to either, instead of to nearest."""
 
 
 @CHANNELS.register("affine", AffineOptions)

@@ -27,6 +27,8 @@ class DenseOptions:
     """Number format of dense payloads."""
 
     dtype: Literal["fp32", "fp16", "bf16"] = "fp32"
+    """Number format of each value: fp32 is exact; fp16 and bf16 halve the bytes (fp16 rounds less, bf16 reaches
+    further)."""
 
 
 @CHANNELS.register("dense", DenseOptions)

@@ -37,13 +37,14 @@ class DGCOptions:
     """How much travels, and what accumulates."""
 
     density: PositiveFraction = 0.001
-    """Share of the values that is sent after warm-up."""
+    """Share of the values that is sent after warm-up; more costs more bytes and loses less."""
     momentum: ShareBelowOne = 0.9
-    """Momentum over a client's rounds."""
+    """Momentum of a client's messages over its rounds; more carries earlier ones on for longer."""
     clip: PositiveFloat | None = None
-    """Largest norm of a cohort's summed message; each of K clients is clipped to clip / sqrt(K)."""
+    """Largest norm of a cohort's summed message; each of K clients is clipped to clip / sqrt(K), and none clips
+    nothing."""
     warmup_rounds: NonNegativeInt = 4
-    """Rounds over which the density falls from near one."""
+    """Rounds over which the density falls from near one; more send more at the beginning."""
 
 
 @CHANNELS.register("dgc", DGCOptions)

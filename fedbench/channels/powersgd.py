@@ -45,7 +45,7 @@ class PowerSGDOptions:
     """Size of the factors."""
 
     rank: PositiveInt = 2
-    """Columns of P and Q."""
+    """Columns of the two factors that stand for a matrix; more cost more bytes and lose less (r)."""
 
 
 @CHANNELS.register("powersgd", PowerSGDOptions)

@@ -42,11 +42,13 @@ class QSGDOptions:
     """How magnitudes become levels."""
 
     levels: Annotated[int, Ge(1), Le(127)] = 7
-    """s, levels above zero; 7 fit in 4 bits with their sign."""
+    """Levels above zero that magnitudes are rounded to; more cost more bits and err less, and 7 fit in 4 bits with
+    their sign (s)."""
     norm: Literal["euclidean", "largest"] = "euclidean"
     """What magnitudes are divided by: the Euclidean norm or the largest magnitude."""
     bucket: PositiveInt | None = None
-    """Consecutive values of a tensor that share a norm; none is the whole tensor."""
+    """Consecutive values of a tensor that share a norm; fewer cost more bytes and err less, none is the whole
+    tensor."""
 
 
 @CHANNELS.register("qsgd", QSGDOptions)

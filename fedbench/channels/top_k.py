@@ -30,7 +30,7 @@ class TopKOptions:
     """How much of a message travels."""
 
     density: PositiveFraction = 0.01
-    """Share of the values that is sent."""
+    """Share of the values that is sent, the largest first; more costs more bytes and loses less."""
 
 
 @CHANNELS.register("top-k", TopKOptions)

@@ -13,6 +13,7 @@ import click
 from fedbench import __version__
 from fedbench.cli.shared_options import (
     FOLDER,
+    LISTED,
     Chunk,
     Minutes,
     config_options,
@@ -21,6 +22,7 @@ from fedbench.cli.shared_options import (
     debug,
     device_option,
     named,
+    plugin_options,
     read_plan,
     resumable,
     seeded,
@@ -41,14 +43,15 @@ def cli():
 
 
 @cli.command("list")
-@click.argument("kind", type=click.Choice(["methods", "channels", "datasets", "partitions", "models", "figures"]))
+@click.argument("kind", type=click.Choice(LISTED))
 @click.option("--options", "with_options", is_flag=True, help="Show each entry's options.")
-@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
+@click.option("--markdown", is_flag=True, help="Print Markdown tables.")
+@plugin_options
 def list_entries(kind, with_options, markdown):
-    """Say what can be named in a config, with one line each."""
-    from fedbench.cli import listing
+    """Say what can be named in a config, with one line each; `keys` are all keys of configs."""
+    from fedbench.cli.keys import shown
 
-    click.echo(listing.markdown(kind) if markdown else listing.text(kind, with_options))
+    click.echo(shown(kind, with_options, markdown))
 
 
 @cli.command()
@@ -133,6 +136,7 @@ def doctor(files, assignments, results, data_root, device, checkpoints, site):
 
 
 @cli.command()
+@plugin_options
 def schema():
     """Print the JSON schema of config files, for editors."""
     import json

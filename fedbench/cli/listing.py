@@ -1,9 +1,11 @@
 """Text of `fedbench list`: what the registries hold, with every option's type, default and meaning."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from fedbench.options import adapter
+from fedbench.options import json_schema, names
 from fedbench.registry import BACKBONES, CHANNELS, DATA_SOURCES, FIGURES, METHODS, PARTITION_SCHEMES, Plugin, Registry
 
 KINDS: dict[str, Registry] = {
@@ -24,10 +26,7 @@ def text(kind: str, with_options: bool = False) -> str:
     for name in registry:
         lines.append(f"{name:{width}}  {registry[name].summary}".rstrip())
         if with_options:
-            lines += [
-                f"    {option}: {kind_of}{default}{about}"
-                for option, kind_of, default, about in option_rows(registry[name])
-            ]
+            lines += [f"    {key.line}" for key in keys_of(registry[name].options)]
             lines += [f"    {line}" for line in added_columns(registry[name])]
     return "\n".join(lines)
 
@@ -36,20 +35,39 @@ def markdown(kind: str) -> str:
     """The same as a Markdown table: name, summary, options."""
     registry = KINDS[kind]
     rows = [
-        f"| `{name}` | {registry[name].summary} | {', '.join(f'`{row[0]}`' for row in option_rows(registry[name]))} |"
-        for name in registry
+        f"| `{name}` | {plugin.summary} | {', '.join(f'`{key}`' for key in names(plugin.options))} |"
+        for name, plugin in registry.items()
     ]
     return "\n".join(["| name | what it is | own options |", "|---|---|---|", *rows])
 
 
-def option_rows(entry: Plugin) -> Iterator[tuple[str, str, str, str]]:
-    """Name, type, default and description of each option of a plug-in."""
-    schema = adapter(entry.options).json_schema()
-    required = schema.get("required", ())
-    for name, option in schema.get("properties", {}).items():
-        default = " (required)" if name in required else f" = {_plain(option.get('default'))}"
-        about = " ".join(option.get("description", "").split())
-        yield name, type_name(option), default, f"  {about}" if about else ""
+@dataclass(frozen=True)
+class Key:
+    """One key of an option class, in words; its default is None where it has to be given."""
+
+    name: str
+    type: str
+    default: str | None
+    meaning: str
+
+    @property
+    def line(self) -> str:
+        default = " (required)" if self.default is None else f" = {self.default}"
+        return f"{self.name}: {self.type}{default}  {self.meaning}".rstrip()
+
+
+def keys_of(options: type) -> list[Key]:
+    """The keys of an option class in the order that they are written in."""
+    schema = json_schema(options)
+    return [
+        Key(
+            name,
+            type_name(key),
+            None if name in schema.get("required", ()) else _plain(key.get("default")),
+            key.get("description", ""),
+        )
+        for name, key in schema.get("properties", {}).items()
+    ]
 
 
 def added_columns(entry: Plugin) -> Iterator[str]:
@@ -69,15 +87,19 @@ def type_name(schema: dict[str, Any]) -> str:
         return repr(schema["const"])
     if "anyOf" in schema:
         return " or ".join(type_name(part) for part in schema["anyOf"])
+    if "$ref" in schema:
+        return "keys and values"
     words = {"null": "none", "array": "list", "object": "keys and values"}
     name = words.get(schema.get("type", "any"), schema.get("type", "any"))
     if "items" in schema:
         name += f" of {type_name(schema['items'])}"
     bounds = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-    return " ".join([name, *(f"{sign} {schema[key]:g}" for key, sign in bounds.items() if key in schema)])
+    return f"{name} {' and '.join(f'{sign} {schema[key]:g}' for key, sign in bounds.items() if key in schema)}".rstrip()
 
 
 def _plain(value: Any) -> str:
     if value is None:
         return "none"
+    if value in ("", [], {}):
+        return json.dumps(value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import click
 
+LISTED = ("methods", "channels", "datasets", "partitions", "models", "figures", "keys")
+
 
 class Folder(click.Path):
     """A folder's name; an empty one (of an unset shell variable, most likely) would be the current folder."""
@@ -83,6 +85,24 @@ def config_options(command):
     ):
         command = option(command)
     return command
+
+
+def plugin_options(command):
+    """Add the option that names configs whose plug-ins from outside are to be known."""
+
+    @click.option("--config", "files", multiple=True, help="Config file whose `plugins` count, too; none by default.")
+    @functools.wraps(command)
+    def wrapped(files, **rest):
+        from fedbench.config.entries import File
+        from fedbench.config.reading import merge, read
+        from fedbench.options import parse
+        from fedbench.registry import import_plugins
+
+        if files:  # its entries need not be right: this is where to look up how they should be
+            import_plugins(parse(File, merge(*(read(Path(file)) for file in files)), "config").plugins, "plugins")
+        return command(**rest)
+
+    return wrapped
 
 
 def read_plan(files, assignments, results, **places):

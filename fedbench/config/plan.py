@@ -137,7 +137,8 @@ class Plan:
         listed = self.config.figures(experiment)
         if figure not in listed:
             raise FedbenchError(f"experiment {experiment!r} has no figure {figure!r}; {nearest(figure, listed)}")
-        return shown
+        source = listed[figure].source_sha256
+        return shown if source is None else digest([shown, source])
 
     @cached_property
     def labels(self) -> dict[str, str | None]:

@@ -29,16 +29,32 @@ from fedbench.config.entries import (
 from fedbench.config.plain_yaml import plain_yaml
 from fedbench.errors import FedbenchError, nearest
 from fedbench.options import names, parse
-from fedbench.registry import BACKBONES, CHANNELS, DATA_SOURCES, FIGURES, METHODS, PARTITION_SCHEMES, Registry
+from fedbench.plugins import beside
+from fedbench.registry import (
+    BACKBONES,
+    CHANNELS,
+    DATA_SOURCES,
+    FIGURES,
+    METHODS,
+    PARTITION_SCHEMES,
+    Registry,
+    import_plugins,
+)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A validated entry: the keys that its kind shares, and the plug-in's own options."""
+    """A validated entry: the keys that its kind shares, and the plug-in's own options.
+
+    Attributes
+    ----------
+    source_sha256 : hash of the plug-in's source, where it is not fedbench's own
+    """
 
     name: str
     common: Any
     options: Any
+    source_sha256: str | None = None
 
 
 # kind of entry -> (its common keys, the key that names the plug-in, where plug-ins are registered)
@@ -105,7 +121,7 @@ def split_entry(common: type, key: str, registry: Registry, values: Mapping[str,
     shared_options = parse(common, {k: v for k, v in values.items() if k in shared}, path)
     plugin_options = parse(plugin.options, own, path, also_valid=tuple(shared))
     check_overrides(getattr(shared_options, "training", {}), f"{path}.training")
-    return Entry(values[key], shared_options, plugin_options)
+    return Entry(values[key], shared_options, plugin_options, plugin.source_sha256)
 
 
 def check_overrides(values: Mapping[str, Any], path: str) -> None:
@@ -126,6 +142,7 @@ def validate(values: Mapping[str, Any]) -> Config:
             )
         values = {**values, "channels": {"dense": {"codec": "dense"}, **channels}}
     file = parse(File, values, "config")
+    import_plugins(file.plugins, "plugins")  # before anything that may name one
     check_overrides(file.training, "config.training")
     plugins = {
         section: {name: parse_entry(section, name, entry) for name, entry in getattr(file, section).items()}
@@ -221,6 +238,8 @@ def read(path: Path) -> dict[str, Any]:
     values = plain_yaml(text, path)
     if not isinstance(values, dict):
         raise FedbenchError(f"{path}: expected keys and values at the top level")
+    if isinstance(values.get("plugins"), list):
+        values["plugins"] = beside(path, values["plugins"])
     return values
 
 

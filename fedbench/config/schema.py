@@ -8,16 +8,16 @@ from typing import Any
 
 from fedbench.config.entries import NAME, BaseEntry, File, Training
 from fedbench.config.reading import FIGURE, KINDS
-from fedbench.options import adapter
+from fedbench.options import json_schema
 from fedbench.registry import FIGURES, Registry
 
 
 def schema() -> dict[str, Any]:
     """JSON schema (draft 2020-12) of a whole config file, with every registered plug-in's keys."""
     definitions: dict[str, Any] = {}
-    top = _take(adapter(File).json_schema(), definitions)
-    definitions["Training"] = {**_take(adapter(Training).json_schema(), definitions), "required": []}
-    definitions["BaseEntry"] = _take(adapter(BaseEntry).json_schema(), definitions)
+    top = _take(json_schema(File), definitions)
+    definitions["Training"] = {**_take(json_schema(Training), definitions), "required": []}
+    definitions["BaseEntry"] = _take(json_schema(BaseEntry), definitions)
     top["properties"]["training"] = {"$ref": "#/$defs/Training"}
     top["properties"]["bases"] = _named({"$ref": "#/$defs/BaseEntry"})
     for section, kind in KINDS.items():
@@ -29,12 +29,12 @@ def schema() -> dict[str, Any]:
 
 def _variants(common: type, key: str, registry: Registry, definitions: dict[str, Any]) -> list[dict[str, Any]]:
     """What an entry may look like, for each plug-in of a registry."""
-    shared = _take(adapter(common).json_schema(), definitions)
+    shared = _take(json_schema(common), definitions)
     if "training" in shared["properties"]:
         shared["properties"]["training"] = {"$ref": "#/$defs/Training"}
     found = []
     for name in registry:
-        own = _take(adapter(registry[name].options).json_schema(), definitions)
+        own = _take(json_schema(registry[name].options), definitions)
         found.append(_joined(shared, own, key, name, registry[name].summary))
     return found
 

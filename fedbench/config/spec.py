@@ -90,9 +90,10 @@ class RunSpec:
 
 
 def plain(plugin: Entry) -> dict[str, Any]:
-    """A plug-in entry as one flat mapping, without labels."""
+    """A plug-in entry as one flat mapping, without labels; of a plug-in from outside the source is part, too."""
     values = {**asdict(plugin.common), **asdict(plugin.options)}
-    return {key: value for key, value in values.items() if key not in NOT_IDENTITY}
+    source = {} if plugin.source_sha256 is None else {"source_sha256": plugin.source_sha256}
+    return {**{key: value for key, value in values.items() if key not in NOT_IDENTITY}, **source}
 
 
 def digest(values: Any) -> str:

@@ -26,7 +26,7 @@ class DigitsOptions:
     rotations: list[Float] = Field(default_factory=list)
     """Angles in degrees, counter-clockwise; each is a domain, and each image belongs to one domain only."""
     upscale: Annotated[int, Field(ge=8, le=512)] | None = None
-    """Height and width to enlarge the images to (bicubic), before they are rotated."""
+    """Height and width to enlarge the images to (bicubic), before they are rotated; none leaves them at 8 pixels."""
 
 
 @DATA_SOURCES.register("digits", DigitsOptions)

@@ -20,7 +20,8 @@ class ImageFolderOptions:
     path: Annotated[str, Field(min_length=1)]
     """Folder, zip or tar (compressed or not), absolute or under the data root."""
     size: Annotated[int, Field(ge=1, le=4096)] | None = None
-    """Height and width; the centre square of each image is resized to it. Needed where sizes differ."""
+    """Height and width that the centre square of each image is resized to; none leaves images as they are, which have
+    to be of one size then."""
     layout: Literal[
         "auto",
         "class",
@@ -37,6 +38,7 @@ class ImageFolderOptions:
     lists: str | None = None
     """Folder of the list files, where there are several (DomainNet: splits or splits_mini)."""
     color: Literal["rgb", "gray"] = "rgb"
+    """Whether images are read with three channels or with one."""
     clients: str | None = None
     """CSV file inside, with the columns `path` and `client`, that says who holds each image (scheme `natural`)."""
 

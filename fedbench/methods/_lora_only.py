@@ -19,9 +19,10 @@ class AdapterOptions:
     """The adapters' size."""
 
     rank: PositiveInt = 8
-    """LoRA's inner dimension r, at most the smallest side of a layer that it adapts."""
+    """Inner dimension of LoRA; larger trains and sends more. At most the smallest side of a layer that it adapts
+    (r)."""
     lora_alpha: PositiveFloat = 16.0
-    """LoRA's scale is lora_alpha / rank."""
+    """How strongly LoRA acts: its output is scaled by this / rank, so more makes larger changes (alpha)."""
 
 
 def adapter_objection(provides: frozenset[str], spec: RunSpec) -> str | None:

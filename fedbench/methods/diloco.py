@@ -30,9 +30,9 @@ class DiLoCoOptions(TrainableOptions):
     """FedAvg's options and the outer optimiser."""
 
     outer_learning_rate: PositiveFloat = 0.7
-    """eta."""
+    """Outer learning rate, along the mean of the clients' changes; more moves the shared weights further (eta)."""
     outer_momentum: ShareBelowOne = 0.9
-    """mu."""
+    """Nesterov momentum of the outer steps; more carries earlier rounds on for longer (mu)."""
 
 
 @METHODS.register("diloco", DiLoCoOptions)

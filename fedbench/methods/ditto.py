@@ -34,7 +34,8 @@ class DittoOptions(LoraOptions):
     """FedAvg's options and the tie between own and shared weights."""
 
     mu: NonNegativeFloat = 0.1
-    """Weight of half the squared distance of the own weights to the received ones."""
+    """Pull of the own weights to the received ones, on half the squared distance; more makes them less personal
+    (mu)."""
 
 
 @METHODS.register("ditto", DittoOptions)

@@ -27,12 +27,13 @@ class TrainableOptions:
     """Which leaves train."""
 
     trainable: Trainable = "full"
-    """All weights; LoRA (of a transformer's linear layers, or of convolutions) and the head; the head; or
-    normalisation's affine parameters and the head."""
+    """What trains and travels: all weights; LoRA (of a transformer's linear layers, or of convolutions) and the head;
+    the head alone; or normalisation's affine parameters and the head."""
     rank: PositiveInt = 8
-    """LoRA's inner dimension r, at most the smallest side of a layer that it adapts."""
+    """Inner dimension of LoRA; larger trains and sends more. At most the smallest side of a layer that it adapts
+    (r)."""
     lora_alpha: PositiveFloat = 16.0
-    """LoRA's scale is lora_alpha / rank."""
+    """How strongly LoRA acts: its output is scaled by this / rank, so more makes larger changes (alpha)."""
 
 
 def build_trainable(classifier: Classifier, choice: TrainableOptions) -> Task:

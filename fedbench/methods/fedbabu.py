@@ -24,7 +24,7 @@ class FedBABUOptions(LoraOptions):
     """What the federation trains, and what clients fine-tune for evaluation."""
 
     fine_tunes: Literal["head", "all"] = "head"
-    """Leaves that train for the run's `fine_tune_epochs` before each personal evaluation; at 0 epochs clients are
+    """What trains for the run's `fine_tune_epochs` before each personal evaluation; at 0 epochs clients are
     evaluated under the initial head (the paper's initial accuracy)."""
 
 

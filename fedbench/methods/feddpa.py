@@ -32,11 +32,12 @@ class FedDPAOptions(AdapterOptions):
     """The mixture; both branches have the same rank and scale."""
 
     weight: Fraction = 0.5
-    """w, the private branch's part in training, and at most its part at inference."""
+    """Part of the private branch in training, and at most its part at inference; more is more personal (w)."""
     inference: Literal["instance", "fixed"] = "instance"
-    """The private branch's part follows each sample's similarity to the client's anchors, or stays at `weight`."""
+    """Whether the private branch's part follows each sample's similarity to the client's anchors, or stays at
+    `weight`."""
     anchors: PositiveInt = 5
-    """Training samples that a client compares with, drawn once per run."""
+    """Own training samples that a client compares with, drawn once per run; more make the comparison steadier."""
 
 
 @METHODS.register("feddpa", FedDPAOptions)

@@ -29,7 +29,8 @@ class FedProxOptions(TrainableOptions):
     """FedAvg's options and the penalty's weight."""
 
     mu: NonNegativeFloat = 0.01
-    """Weight of half the squared distance to the received weights."""
+    """Pull of the local weights to the received ones, on half the squared distance; more lets clients drift less
+    (mu)."""
 
 
 @METHODS.register("fedprox", FedProxOptions)

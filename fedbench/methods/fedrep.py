@@ -27,9 +27,9 @@ class FedRepOptions(LoraOptions):
     """FedRep's two phases; they replace the run's local epochs."""
 
     head_epochs: PositiveInt = 4
-    """Passes that train the head with the body frozen."""
+    """Passes over the own samples that train the head with the body frozen; more fit it better to the client."""
     body_epochs: PositiveInt = 1
-    """Passes that then train the body with the head frozen."""
+    """Passes that then train the body with the head frozen; more move the shared part further."""
 
 
 @METHODS.register("fedrep", FedRepOptions)

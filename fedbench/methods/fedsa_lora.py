@@ -25,6 +25,7 @@ class FedSALoraOptions(AdapterOptions):
     """The adapters' options and where the head is."""
 
     head: Literal["shared", "private"] = "shared"
+    """Whether the head travels like A, or stays with each client like B."""
 
 
 @METHODS.register("fedsa-lora", FedSALoraOptions)

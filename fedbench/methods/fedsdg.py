@@ -37,29 +37,35 @@ class FedSDGOptions:
     """FedSDG and its ablations."""
 
     rank: PositiveInt = 8
-    """Inner dimension of the shared LoRA, at most the smallest side of a layer that it adapts."""
+    """Inner dimension of the shared LoRA; larger trains and sends more. At most the smallest side of a layer that it
+    adapts (r)."""
     lora_alpha: PositiveFloat = 16.0
-    """Both branches' residuals are scaled by lora_alpha / their rank."""
+    """How strongly both branches act: their outputs are scaled by this / their rank, so more makes larger
+    changes (alpha)."""
     private_rank: PositiveInt = 8
-    """Inner dimension of the private LoRA, with the same bound."""
+    """Inner dimension of the private LoRA, with the same bound; larger trains more and sends nothing (r)."""
     alignment: Literal["base", "global", "geomean", "floor", "none"] = "base"
     """What the private branch's scale is brought to: the frozen output's RMS (the paper's choice), the shared
     residual's, their geometric mean, the shared residual's but at least a tenth of the frozen output's, or
     nothing."""
     gate: Literal["learned", "fixed"] = "learned"
+    """Whether each client learns how much of the private branch it takes, or all take `gate_value`."""
     gate_value: Fraction = 0.047
-    """The gate m where it is fixed."""
+    """Gate where it is fixed: 0 uses the shared branch alone, 1 the private one in full (m)."""
     gate_level: Literal["site", "block"] = "site"
-    """One gate per mapping, or one per transformer block."""
+    """Where gates are: one for each adapted mapping, or one for each transformer block."""
     gate_init: Float = -3.0
-    """Initial gate logit; -3 is m = 0.047."""
+    """Logit that learned gates start from; higher starts with more of the private branch, and -3 is a gate of 0.047."""
     gate_learning_rate: PositiveFloat = 0.1
+    """Learning rate of the gate logits, in place of the run's; more moves gates faster."""
     gate_penalty: NonNegativeFloat = 0.01
-    """lambda1, on the gates summed over mappings: a block's gate counts once for each mapping that shares it."""
+    """Penalty on the gates summed over mappings (a block's gate counts once for each mapping that shares it); more
+    keeps them lower (lambda1)."""
     private_penalty: NonNegativeFloat = 0.001
-    """lambda2, on the private LoRA's squared norm."""
+    """Penalty on the private LoRA's squared norm; more keeps it smaller (lambda2)."""
     head: Literal["shared", "private"] = "shared"
-    """A private head keeps the run's weight decay, as a shared one does; private LoRA and gates have none."""
+    """Whether the head travels or stays with each client. A private head keeps the run's weight decay, as a shared one
+    does; private LoRA and gates have none."""
 
 
 @METHODS.register("fedsdg", FedSDGOptions)

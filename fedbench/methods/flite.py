@@ -31,21 +31,23 @@ class FLITEOptions:
     """FLITE's map."""
 
     dimension: PositiveInt = 64
-    """d, latent values per mapped tensor."""
+    """Latent values of each mapped tensor; more train and send more (d)."""
     rank: PositiveInt = 32
-    """r, rank of the map; at most d."""
+    """Rank of the map from latent to weights, at most `dimension`; more reaches more directions (r)."""
     factors: Literal["stored", "stored-bf16", "seeded", "rademacher", "dense"] = "stored"
-    """Orthonormal factors in memory (fp32 or bf16), drawn again from their seed in every pass (the same factors, no
-    memory, much slower), hashed signs instead of them (bit-equal on any device, orthogonal only on average; rank up to
-    32), or multiplied out to one dense matrix per tensor (small models only)."""
+    """How the map is kept: orthonormal factors in memory (fp32 or bf16), drawn again from their seed in every pass (the
+    same factors, no memory, much slower), hashed signs instead of them (bit-equal on any device, orthogonal only on
+    average; rank up to 32), or multiplied out to one dense matrix per tensor (small models only)."""
     latent: Literal["z", "y"] = "z"
     """What trains and travels for each mapped tensor: z (d numbers), or y = V^T z (r numbers; `dimension` then has no
     part)."""
     match_dimension: PositiveInt | None = None
-    """Multiply the latent's learning rate by sqrt(match_dimension / n), n = d numbers of z or r of y, so that Adam's
-    step in weight norm, about learning_rate * sqrt(n), is that of latents with this many numbers."""
+    """Number of latent values whose Adam steps are matched in size; more makes larger steps, and none changes none. The
+    latent's learning rate is multiplied by sqrt(match_dimension / n), n = d numbers of z or r of y, because a step in
+    weight norm is about learning_rate * sqrt(n)."""
     map_seed: int = 0
-    """Seed of the factors; the same for every client, and the same in every run unless it is itself the question."""
+    """Seed that the map's factors are drawn from; the same for every client, and the same in every run unless it is
+    itself the question."""
     train_head: bool = False
     """Also train and send the head, where the model's head is trainable."""
 

@@ -37,13 +37,14 @@ class PFedMeOptions(LoraOptions):
     """The proximal problem and the steps on the shared weights; defaults as in the authors' code."""
 
     proximity: PositiveFloat = 15.0
-    """lambda, the pull of the personal weights to the shared ones."""
+    """Pull of the personal weights to the shared ones; more makes them less personal (lambda)."""
     inner_steps: PositiveInt = 5
-    """K, optimiser steps on the personal weights per batch."""
+    """Optimiser steps on the personal weights for each batch; more solve the proximal problem better (K)."""
     outer_rate: PositiveFloat = 0.005
-    """eta, the rate of the shared weights' step towards the personal ones after each batch."""
+    """Rate of the shared weights' step towards the personal ones after each batch; more follows them faster (eta)."""
     beta: PositiveFloat = 1.0
-    """The server's step towards the mean of the clients' shared weights."""
+    """Server's step towards the mean of the clients' shared weights; 1 takes the mean, less keeps part of the old
+    (beta)."""
 
 
 @METHODS.register("pfedme", PFedMeOptions)

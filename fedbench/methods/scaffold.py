@@ -39,7 +39,7 @@ class ScaffoldOptions(TrainableOptions):
     """FedAvg's options and the server's step."""
 
     server_learning_rate: PositiveFloat = 1.0
-    """eta_g, the server's step along the mean of the clients' changes."""
+    """Server's step along the mean of the clients' changes; 1 takes the mean, more goes beyond it (eta_g)."""
 
 
 @METHODS.register("scaffold", ScaffoldOptions)

@@ -37,9 +37,10 @@ class MomentumOptions(TrainableOptions):
     """FedAvg's options and the server's momentum."""
 
     server_learning_rate: PositiveFloat = 1.0
-    """eta."""
+    """Server's step along its momentum; more moves the shared weights further in a round (eta)."""
     server_momentum: ShareBelowOne = 0.9
-    """beta."""
+    """Part of the server's momentum that stays from round to round; more carries earlier rounds on for longer
+    (beta)."""
 
 
 @METHODS.register("fedavgm", MomentumOptions)
@@ -64,11 +65,11 @@ class AdaptiveOptions(TrainableOptions):
     """FedAvg's options and the server's adaptive optimiser."""
 
     server_learning_rate: PositiveFloat = 0.01
-    """eta."""
+    """Server's step, of about this size for each value; more moves the shared weights further in a round (eta)."""
     server_betas: tuple[ShareBelowOne, ShareBelowOne] = (0.9, 0.99)
-    """beta1 and beta2, the decay of both moments."""
+    """Parts of both moments that stay from round to round; more averages over more rounds (beta1, beta2)."""
     adaptivity: PositiveFloat = 1e-3
-    """tau, added to the root of the second moment; larger is less adaptive."""
+    """Number added to the root of the second moment; more makes the steps less adaptive (tau)."""
 
 
 @METHODS.register("fedadam", AdaptiveOptions)

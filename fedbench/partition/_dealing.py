@@ -24,7 +24,7 @@ class DirichletOptions:
     """How each class is divided among clients."""
 
     alpha: PositiveFloat
-    """Concentration: 0.1 is strong skew, 100 is close to iid."""
+    """How even the clients' label shares are: less is more skewed; 0.1 is strong skew, 100 is close to iid (alpha)."""
     counts: Counts = "proportional"
     """How shares of a class become numbers of samples: cut in proportion, at the floor of the cumulative shares, as
     FL-bench and NIID-Bench do; or drawn sample by sample, so that small shares more often get none."""

@@ -15,7 +15,7 @@ class DomainDirichletOptions(DirichletOptions):
     """How each class of a domain is divided among the domain's clients."""
 
     alpha: PositiveFloat
-    """Concentration of the label skew inside each domain."""
+    """How even the label shares are inside each domain: less is more skewed (alpha)."""
     counts: Counts = "proportional"
     """How shares become numbers of samples, as in `dirichlet`."""
     clients_per_domain: dict[str, PositiveInt] | None = None

@@ -20,7 +20,7 @@ class PathologicalOptions:
     """Options of `pathological`."""
 
     classes_per_client: PositiveInt = 2
-    """Classes that each client holds."""
+    """Number of classes that each client holds; fewer is more skewed."""
 
 
 @PARTITION_SCHEMES.register("pathological", PathologicalOptions)

@@ -15,7 +15,7 @@ class QuantityOptions:
     """Options of `quantity`."""
 
     sigma: NonNegativeFloat = 1.0
-    """Standard deviation of the logarithm of the clients' sizes; 0 makes them equal."""
+    """Standard deviation of the logarithm of the clients' sizes; more makes them more unequal, 0 equal (sigma)."""
 
 
 @PARTITION_SCHEMES.register("quantity", QuantityOptions)

@@ -187,3 +187,20 @@ def test_a_base_of_public_samples_needs_some():
         spec_of(values)
     values["bases"]["start"]["data"] = "all"
     spec_of(values)
+
+
+@pytest.mark.parametrize(
+    ("part", "identities"),
+    [
+        ("dataset", {"data_spec", "partition_spec", "base_spec", "full"}),
+        ("partition", {"partition_spec", "full"}),
+        ("model", {"base_spec", "full"}),
+        ("method", {"full"}),
+        ("channel", {"full"}),
+    ],
+)
+def test_the_source_of_a_plugin_from_outside_is_in_the_identities_of_what_depends_on_it(part, identities):
+    spec = spec_of()
+    other = replace(spec, **{part: replace(getattr(spec, part), source_sha256="0" * 64)})
+    every = ("data_spec", "partition_spec", "base_spec", "full")
+    assert {name for name in every if getattr(spec, name) != getattr(other, name)} == identities

@@ -23,7 +23,7 @@ class ByteBudgetOptions:
     """The budget."""
 
     budget: PositiveFloat = BUDGET
-    """Bytes, up and down, without one-time bytes."""
+    """Bytes that may be spent, up and down, without one-time bytes; more lets runs go on for longer."""
     of: Literal["total", "per-client"] = "total"
     """Whose bytes: of all clients together, or of the average client."""
 

@@ -20,7 +20,7 @@ class CnnOptions:
     """Two convolutions, two max-pools, one hidden layer."""
 
     hidden: PositiveInt = 512
-    """Units of the fully connected layer before the head."""
+    """Units of the fully connected layer before the head; more is a larger network."""
 
 
 @BACKBONES.register("cnn", CnnOptions)

@@ -19,7 +19,7 @@ class MlpOptions:
     """One hidden layer with ReLU."""
 
     hidden: PositiveInt = 32
-    """Hidden units."""
+    """Units of the hidden layer; more is a larger network."""
 
 
 @BACKBONES.register("mlp", MlpOptions)

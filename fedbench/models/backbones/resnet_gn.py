@@ -31,11 +31,13 @@ class ResNetOptions:
     """A residual network of basic blocks."""
 
     depth: Literal[8, 20, 18, 34] = 18
-    """8 and 20 are the CIFAR networks (16-32-64 channels), 18 and 34 the wide ones (64-128-256-512)."""
+    """Number of layers: 8 and 20 are the CIFAR networks (16-32-64 channels), 18 and 34 the wide ones
+    (64-128-256-512)."""
     groups: PositiveInt = 32
-    """Groups of each norm; narrow layers take the largest count that leaves two channels per group."""
+    """Groups of each norm; more normalise fewer channels together. Narrow layers take the largest count that leaves two
+    channels per group."""
     width: PositiveFloat = 1.0
-    """Multiplies every stage's channels."""
+    """Factor on the channels of every stage; more is a larger network."""
 
 
 def _widths(options: ResNetOptions) -> tuple[int, ...]:

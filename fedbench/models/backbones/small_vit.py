@@ -23,15 +23,16 @@ class SmallVitOptions:
     """A pre-norm transformer with a class token."""
 
     patch: PositiveInt = 4
-    """Side of a square patch; the stored images' height and width must be multiples of it."""
+    """Side of a square patch in pixels; smaller makes more tokens. The stored images' height and width must be
+    multiples of it."""
     dim: PositiveInt = 192
-    """Width of the tokens."""
+    """Width of the tokens; more is a larger network."""
     depth: PositiveInt = 12
-    """Blocks."""
+    """Number of transformer blocks; more is a larger network."""
     heads: PositiveInt = 3
-    """Attention heads per block; they divide the width."""
+    """Attention heads of each block; they have to divide the width."""
     mlp_ratio: PositiveFloat = 4.0
-    """Hidden width of a block's ffn, relative to its width."""
+    """Hidden width of a block's feed-forward part, relative to its width; more is a larger network."""
 
 
 @BACKBONES.register("small-vit", SmallVitOptions)

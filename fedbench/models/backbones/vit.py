@@ -24,7 +24,7 @@ class VitOptions:
     """A transformer of timm's `vit_*` family."""
 
     name: str = "vit_tiny_patch16_224"
-    """timm's model name, optionally with a weight tag (vit_tiny_patch16_224.augreg_in21k)."""
+    """Name of a timm model, optionally with a weight tag (vit_tiny_patch16_224.augreg_in21k)."""
     image_size: PositiveInt | None = None
     """Side of the square input that images are resized to; none takes the size in the weights' configuration."""
 
