@@ -26,7 +26,7 @@ from fedbench.config.entries import (
     PartitionEntry,
     Training,
 )
-from fedbench.config.plain_yaml import plain_yaml
+from fedbench.config.plain_yaml import plain_yaml, scalar
 from fedbench.errors import FedbenchError, nearest
 from fedbench.options import names, parse
 from fedbench.registry import BACKBONES, CHANNELS, DATA_SOURCES, FIGURES, METHODS, PARTITION_SCHEMES, Registry
@@ -50,6 +50,7 @@ KINDS: dict[str, tuple[type, str, Registry]] = {
     "methods": (MethodEntry, "method", METHODS),
 }
 CONFIG_BYTES = 8 << 20
+MARKED = tuple("\"'|>!&*")  # what text begins with that is more than bare words to YAML
 FIGURE = (FigureEntry, "figure", FIGURES)
 
 
@@ -235,7 +236,7 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def override(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Apply ``path.to.key=value`` assignments; values are read as YAML.
+    """Apply ``path.to.key=value`` assignments; values are read as YAML, but ``#`` begins no comment in bare text.
 
     Names may have dots themselves: at each level the longest existing one that the path goes on with is meant.
     """
@@ -244,6 +245,8 @@ def override(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str,
         if not equals or not path:
             raise FedbenchError(f"--set {assignment}: expected key=value, for example training.rounds=5")
         layer: Any = plain_yaml(text, f"--set {assignment}")
+        if not isinstance(layer, dict | list) and not text.lstrip().startswith(MARKED):
+            layer = scalar(text.strip())
         if layer == {}:
             raise FedbenchError(f"--set {assignment}: mappings are merged, so an empty one changes nothing; name a key")
         for key in reversed(_steps(path, values, f"--set {assignment}")):

@@ -194,6 +194,41 @@ def test_yaml_exponents_are_numbers_and_duplicate_keys_errors(tmp_path):
         config.read(path)
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("010", 10), ("-010", -10), ("0o10", 8), ("0x1F", 31), ("1:30", "1:30"), ("190:20:30", "190:20:30")),
+        *(("1_000", "1_000"), ("0b11", "0b11"), ("yes", "yes"), ("No", "No"), ("on", "on"), ("OFF", "OFF"), ("y", "y")),
+        *(("true", True), ("False", False), ("TRUE", True), ("tRue", "tRue"), ("null", None), ("~", None), ("=", "=")),
+        *(("+5", 5), (".5", 0.5), ("1.", 1.0), ("-1E+2", -100.0), ("٣", "٣"), ("2020-01-01", "2020-01-01")),
+    ],
+)
+def test_values_are_read_as_yaml_1_2_reads_them(tmp_path, text, value):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"a: {text}\nb: [{text}]\nc: '{text}'\n", encoding="utf-8")
+    expected = {"a": value, "b": [value], "c": text}
+    for found in (config.read(path), config.override({}, [f"a={text}", f"b=[{text}]", f"c='{text}'"])):
+        assert found == expected
+        assert type(found["a"]) is type(value)
+
+
+def test_what_yaml_1_1_would_have_taken_for_a_number_or_a_truth_is_a_mistake(tmp_path):
+    for path, text, message in [
+        ("training.rounds", "1:30", r"rounds: .*integer \(got '1:30'\)"),
+        ("methods.fedavg.channel", "yes", r"unknown channel 'yes'"),
+        ("training.rounds", "1_000", r"rounds: .*\(got '1_000'\)"),
+    ]:
+        with pytest.raises(FedbenchError, match=message):
+            resolve(config.validate(config.override(VALID, [f"{path}={text}"])), cell(method="fedavg"))
+
+
+def test_a_hash_begins_no_comment_in_an_override():
+    values = config.override(VALID, ["methods.fedavg.label=FedAvg #2", 'methods.other.label="a" # b', "training=#"])
+    assert values["methods"]["fedavg"]["label"] == "FedAvg #2"
+    assert values["methods"]["other"]["label"] == "a"
+    assert values["training"] == "#"
+
+
 BROKEN = [
     *("a: [1", "a: {", "- 1\n- 2\n", "\tx: 1", "a: *b", "", "a: 1: 2", "a: &x [*x]", "a: " + "[" * 3000 + "]" * 3000),
     *("[1]: a", "{a: b}: c", "a: {[1]: b}", "a: {b: 1, b: 2}", "<<: 3"),
