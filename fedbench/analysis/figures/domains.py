@@ -10,6 +10,7 @@ from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import FONT, INK, WIDTH, new_figure, remark, styled
 from fedbench.analysis.text import percent
 from fedbench.errors import FedbenchError
+from fedbench.files.picture import printable
 from fedbench.options import options
 from fedbench.registry import FIGURES
 
@@ -98,7 +99,7 @@ def _panel(
                 color="white" if dark else INK,
                 weight="bold" if value == best[domain] else "normal",
             )
-    axes.set_xticks(range(len(accuracy.columns)), accuracy.columns)
+    axes.set_xticks(range(len(accuracy.columns)), [printable(domain) for domain in accuracy.columns])
     counted = zip(accuracy.index, fewer_seeds(seeds[accuracy.index]), strict=True)
     axes.set_yticks(range(len(accuracy)), [data.methods[method] + fewer for method, fewer in counted])
     axes.tick_params(length=0)

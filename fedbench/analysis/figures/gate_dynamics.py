@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from fedbench.analysis.figures._style import (
     WIDTH,
     MethodStyle,
+    legend,
     method_styles,
     new_figure,
     plain_log_scale,
+    powers_of_ten,
     remark,
     styled,
 )
@@ -63,7 +65,7 @@ def draw(data: ExperimentData, options: GateDynamicsOptions = GateDynamicsOption
         axes.set_xlabel("Round")
     if handles:
         columns = min(4, len(handles)) if max(map(len, handles)) < 26 else 2
-        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
+        legend(figure, list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
 
 
@@ -83,6 +85,7 @@ def _panel(
         plain_log_scale(axes)
     else:  # may fall over many decades
         axes.set_yscale("log")
+        powers_of_ten(axes.yaxis)
     for place, (method, rounds) in enumerate(courses.items()):
         style = styles[method]
         by_round = rounds[rounds[column] > 0].groupby("round")[column]  # zero has no logarithm

@@ -12,6 +12,7 @@ from fedbench.analysis.figures._style import (
     MUTED,
     facet_size,
     facets,
+    legend,
     new_figure,
     remark,
     styled,
@@ -79,7 +80,7 @@ def draw(data: ExperimentData, options: GatesOptions = GatesOptions()) -> Figure
     everywhere[0].set_ylim(0, 1.22 * top)  # no band is cut, and none runs under the text in the corner
     everywhere[0].yaxis.set_major_locator(FixedLocator(MaxNLocator(5).tick_values(0, top)))
     note = _bands()
-    figure.legend(handles=[*handles.values(), *note], loc="outside lower center", ncols=2 if single else 4)
+    legend(figure, [*handles.values(), *note], loc="outside lower center", ncols=2 if single else 4)
     return figure
 
 

@@ -16,9 +16,11 @@ from fedbench.analysis.figures._style import (
     MUTED,
     WIDTH,
     MethodStyle,
+    legend,
     method_styles,
     new_figure,
     plain_log_scale,
+    powers_of_ten,
     styled,
 )
 from fedbench.errors import FedbenchError
@@ -94,7 +96,7 @@ def draw(data: ExperimentData, options: IdentifiabilityOptions = Identifiability
     )
     slope.set_ylabel("|∂L/∂a| relative to c = 1")
     columns = min(3, len(handles)) if max(map(len, handles)) < 36 else 2
-    figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
+    legend(figure, list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
 
 
@@ -195,6 +197,7 @@ def _panel(
     axes.set_xscale("log")
     if name == "output":
         axes.set_yscale("log")
+        powers_of_ten(axes.yaxis)
     else:
         plain_log_scale(axes)
     axes.xaxis.set_major_locator(FixedLocator([0.1, 0.3, 1, 3, 10]))

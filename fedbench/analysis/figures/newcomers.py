@@ -11,6 +11,7 @@ from fedbench.analysis.figures._style import (
     MUTED,
     facet_size,
     facets,
+    legend,
     method_styles,
     new_figure,
     percent_axis,
@@ -64,7 +65,7 @@ def draw(data: ExperimentData, options: NewcomersOptions = NewcomersOptions()) -
             axes.set_yticklabels([])
         beside = list(measured)
     epochs = sorted({own_epochs(data, cell) for cell in data.runs[VARIANT].drop_duplicates().to_dict("records")})
-    figure.legend(handles=_key(epochs), loc="outside lower center", ncols=3 if len(data.tasks) > 1 else 1)
+    legend(figure, _key(epochs), loc="outside lower center", ncols=3 if len(data.tasks) > 1 else 1)
     return figure
 
 

@@ -18,6 +18,7 @@ from fedbench.analysis.figures._style import (
     WIDTH,
     facet_size,
     facets,
+    legend,
     method_styles,
     new_figure,
     panel_title,
@@ -79,9 +80,9 @@ def draw(data: ExperimentData, options: ParetoOptions = ParetoOptions()) -> Figu
     numbers = {method: str(place) for place, method in enumerate(placed, 1)} if crowded else {}
     key = _key(data, points)
     if numbers:
-        figure.legend(handles=_numbered(data, numbers), loc="outside lower center", ncols=4, columnspacing=1.5)
+        legend(figure, _numbered(data, numbers), loc="outside lower center", ncols=4, columnspacing=1.5)
     where = "outside upper center" if numbers else "outside lower center"
-    figure.legend(handles=key, loc=where, ncols=3 if len(axes) == 1 or len(key) > 5 else 5, columnspacing=1.5)
+    legend(figure, key, loc=where, ncols=3 if len(axes) == 1 or len(key) > 5 else 5, columnspacing=1.5)
     for facet, some, axis in zip(axes, points, drawn, strict=True):
         if axis is not None:
             _write_labels(facet, data, some, axis, numbers)

@@ -13,6 +13,7 @@ from fedbench.analysis.figures._style import (
     MUTED,
     WIDTH,
     base_line,
+    legend,
     new_figure,
     panel_title,
     percent_axis,
@@ -82,7 +83,7 @@ def draw(data: ExperimentData, options: PrecisionOptions = PrecisionOptions()) -
         best = max((rung.accuracy.mean for rung in rungs if rung.accuracy.n), default=1.0)
         pair[1].set_ylim(best - CLOSE, best + 0.2 * CLOSE)
     key = _key(families, looks, diverged=any(rung.diverged for rung in every))
-    figure.legend(handles=key, loc="outside lower center", ncols=2)
+    legend(figure, key, loc="outside lower center", ncols=2)
     return figure
 
 

@@ -17,6 +17,7 @@ from fedbench.analysis.figures._style import (
     MethodStyle,
     base_line,
     facets,
+    legend,
     method_styles,
     new_figure,
     panel_title,
@@ -106,7 +107,7 @@ def draw(data: ExperimentData, options: SweepOptions) -> Figure:
             show_sweep_axis(one, axis, label, "IID" if options.x == "partition.alpha" else "∞")
     handles = _key([line for lines in drawn for line in lines])
     many = 4 if columns > 1 and max(len(handle.get_label()) for handle in handles) < 22 else columns + 1
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(many, len(handles)))
+    legend(figure, handles, loc="outside lower center", ncols=min(many, len(handles)))
     return figure
 
 
