@@ -6,10 +6,11 @@ Docstrings under fields become the descriptions in the JSON schema and in `fedbe
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field
 
 from fedbench.options import (
     Fraction,
+    Label,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -23,7 +24,6 @@ from fedbench.options import (
 # Entry names become folder names and Snakemake wildcards.
 NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 FOLDER = r"^[\w./+@=,:%-]+$"
-Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 Overrides = dict[str, Any]
 
 
@@ -34,6 +34,16 @@ def _folder(path: str) -> str:
             "a folder's name may have letters, digits and the characters . / _ + @ = , : % - but no others"
         )
     return path
+
+
+def _name(name: str) -> str:
+    """The name of an entry."""
+    if not re.fullmatch(NAME, name):
+        raise ValueError("a name has letters a to z and digits, and behind the first the characters . _ + - too")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": f"^{NAME}$"})]
 
 
 @options
@@ -102,7 +112,7 @@ class DatasetEntry:
     """Part of the data that goes to the base model and to no client."""
     test_fraction: ProperFraction = 0.2
     """Size of the test split, stratified by (domain, class), where the source has none of its own."""
-    label: str | None = None
+    label: Label | None = None
     training: Overrides = Field(default_factory=dict)
 
 
@@ -119,7 +129,7 @@ class PartitionEntry:
     max_moved: Fraction = 0.1
     """Share of all training samples that repair may move between clients; what needs more is refused, because it would
     not be distributed as the scheme says. It decides whether a partition is made, not which."""
-    label: str | None = None
+    label: Label | None = None
     training: Overrides = Field(default_factory=dict)
 
 
@@ -131,7 +141,7 @@ class ModelEntry:
     base: str | None = None
     """Entry of `bases` that the federation starts from; none is a random initialisation."""
     head: Literal["trainable", "frozen-kaiming", "frozen-orthogonal", "frozen-etf"] = "trainable"
-    label: str | None = None
+    label: Label | None = None
     training: Overrides = Field(default_factory=dict)
 
 
@@ -158,7 +168,7 @@ class BaseEntry:
     path: str | None = None
     """file: weights file (safetensors), absolute or under the data root."""
     seed: int = 0
-    label: str | None = None
+    label: Label | None = None
 
 
 @options
@@ -168,7 +178,7 @@ class ChannelEntry:
     codec: str
     error_feedback: bool = False
     """Clients keep what compression dropped and add it to their next message."""
-    label: str | None = None
+    label: Label | None = None
 
 
 @options
@@ -178,7 +188,7 @@ class MethodEntry:
     method: str
     channel: str = "dense"
     """Entry of `channels` that messages travel through; `dense` (fp32) always exists."""
-    label: str | None = None
+    label: Label | None = None
     training: Overrides = Field(default_factory=dict)
 
 
@@ -205,7 +215,7 @@ class FigureEntry:
 class Experiment:
     """A question, the cells that answer it, and how they are shown."""
 
-    title: str
+    title: Label
     question: str = ""
     cells: Annotated[list[Grid], Field(min_length=1)]
     seeds: Annotated[list[NonNegativeInt], Field(min_length=1)] | None = None

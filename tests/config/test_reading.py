@@ -81,7 +81,7 @@ def cell(model="vit", method="fedsdg", seed=0):
         ("experiments.first.figures", [{"name": "x"}], r"first\.figures\.0\.figure: this key is required"),
         ("experiments.first.figures", [{"figure": "pareto", "axes": 1}], r"figures\.0\.axes: .* did you mean 'axis'\?"),
         ("experiments.first.figures", [{"figure": "pareto", "axis": "x"}], r"figures\.0\.axis: input should be 'both'"),
-        ("experiments.first.figures", [{"figure": "pareto", "name": "a/b"}], r"figures\.0\.name: .*match pattern"),
+        ("experiments.first.figures", [{"figure": "pareto", "name": "a/b"}], r"figures\.0\.name: a name has letters "),
         ("experiments.first.figures", ["pareto", {"figure": "pareto", "axis": "total"}], r"second figure named"),
         ("experiments.first.figures", [3], r"experiments\.first\.figures\.0: "),
         ("experiments.first.reference", "other", r"first\.reference: 'other' is in none of its cells"),
@@ -93,17 +93,25 @@ def cell(model="vit", method="fedsdg", seed=0):
         ("results", "a b", r"config\.results: a folder.s name may have letters, digits and the characters \. / _ "),
         ("results", "~/a", r"config\.results: "),
         ("results", "a'$(b)", r"config\.results: "),
-        ("channels", 3, r"config\.channels: input should be an object"),
-        ("channels", "x", r"config\.channels: input should be an object"),
-        ("channels", [], r"config\.channels: input should be an object"),
-        ("channels", None, r"config\.channels: input should be an object"),
+        ("channels", 3, r"config\.channels: input should be keys and values"),
+        ("channels", "x", r"config\.channels: input should be keys and values"),
+        ("channels", [], r"config\.channels: input should be keys and values"),
+        ("channels", None, r"config\.channels: input should be keys and values"),
         (
             "channels",
             {"dense": {"codec": "dense", "dtype": "fp16"}},
             r"channels\.dense: .*another name",
         ),
         ("nam", "x", r"config\.nam: unknown key; did you mean 'name'\?"),
-        ("datasets", {"a b": {"source": "digits"}}, r"config\.datasets"),
+        ("datasets", {"a b": {"source": "digits"}}, r"config\.datasets\.a b: a name has letters a to z and digits"),
+        *(
+            (f"{path}", text, rf"{path.replace('.', '[.]')}: text {message}")
+            for path in ("methods.fedsdg.label", "experiments.first.title")
+            for text, message in [
+                *((blank, "that can be seen") for blank in ("", "  ", "\u00a0\u3000")),
+                *((f"a{letter}b", "in one line") for letter in "\n\t\x00\x1b\x85\u2028\u202e"),
+            ]
+        ),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_place(path, value, message):
@@ -119,7 +127,7 @@ def test_usual_names_of_folders_are_accepted(name):
 
 def test_messages_about_large_configs_stay_short():
     values = changed("datasets", [{"source": "digits"}] * 500)
-    with pytest.raises(FedbenchError, match=r"config\.datasets: input should be an object") as caught:
+    with pytest.raises(FedbenchError, match=r"config\.datasets: input should be keys and values") as caught:
         config.validate(values)
     assert len(str(caught.value)) < 400
     settings = config.validate(changed("seeds", list(range(500))))

@@ -28,7 +28,7 @@ from fedbench.analysis.figures._style import (
 from fedbench.analysis.figures._sweep_axis import SweepAxis, show_sweep_axis, sweep_axis
 from fedbench.analysis.statistics import estimate
 from fedbench.errors import FedbenchError
-from fedbench.options import options
+from fedbench.options import Label, options
 from fedbench.registry import FIGURES
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SweepOptions:
     """Spacing of numbers on the horizontal axis; words always stand at equal distances."""
     bytes: Literal["per-client", "total"] | None = None
     """Bytes, up and down over the whole run, to show in a second panel."""
-    label: str | None = None
+    label: Label | None = None
     """Name of the horizontal axis; the key's last part where not given."""
 
 
