@@ -15,6 +15,7 @@ from typing import Any
 from fedbench.config import papers
 from fedbench.config import reading as configs
 from fedbench.config.entries import Experiment
+from fedbench.config.figures import check_figures
 from fedbench.config.given import typed
 from fedbench.config.reading import Config
 from fedbench.config.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve, seeded
@@ -39,6 +40,7 @@ class Plan:
         self.assignments = tuple(assignments)
         self.paths = Paths(Path(root) if root else config.results)
         self.spec = cache(self._resolve)
+        check_figures(config)
 
     def _resolve(self, cell: Cell) -> RunSpec:
         return resolve(self.config, cell)

@@ -184,8 +184,21 @@ def _check_references(config: Config) -> None:
                 hint = nearest(experiment.reference, compared)
                 raise FedbenchError(f"{path}.reference: {experiment.reference!r} is in none of its cells; {hint}")
         config.figures(name)
+        if experiment.selection == "best":
+            _check_validation(config, name)
         if experiment.paper is not None:
             _check_paper(experiment, f"{path}.paper")
+
+
+def _check_validation(config: Config, name: str) -> None:
+    """The best round is chosen by validation samples, which every partition of the experiment has to have."""
+    for grid in config.experiments[name].cells:
+        for partition in listed(grid.partition):
+            if not config.partitions[partition].common.validation:
+                raise FedbenchError(
+                    f"experiments.{name}.selection: 'best' needs validation samples, but partitions.{partition} has "
+                    "validation: 0; give it some, or choose last or tail"
+                )
 
 
 def _check_paper(experiment: Experiment, path: str) -> None:

@@ -12,7 +12,7 @@ from fedbench.analysis.text import percent
 from fedbench.errors import FedbenchError
 from fedbench.files.picture import printable
 from fedbench.options import options
-from fedbench.registry import FIGURES
+from fedbench.registry import DATA_SOURCES, FIGURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData, Setting
+    from fedbench.config.figures import Asked
 
 
 @options
@@ -56,6 +57,17 @@ def draw(data: ExperimentData, options: DomainsOptions = DomainsOptions()) -> Fi
         which = "own weights" if data.experiment.metric == "personal" else "shared weights"
         _colour_bar(figure, grid[:, 0].tolist(), shown, f"Gain over the base, points\n({which})")
     return figure
+
+
+def _objection(options: DomainsOptions, asked: Asked) -> str | None:
+    datasets = {spec.dataset.name: spec.dataset for spec in asked.specs}.values()
+    sources = [(DATA_SOURCES[dataset.common.source].target, dataset.options) for dataset in datasets]
+    if all(hasattr(source, "domains") and source.domains(own) == 1 for source, own in sources):
+        return "its data have one domain; add data of several"
+    return None
+
+
+draw.objection = _objection
 
 
 def by_domain(data: ExperimentData, task: Setting) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -17,7 +17,7 @@ from fedbench.analysis.figures._style import (
 )
 from fedbench.errors import FedbenchError
 from fedbench.options import options
-from fedbench.registry import FIGURES
+from fedbench.registry import FIGURES, METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData, Setting
+    from fedbench.config.figures import Asked
 
 MARKS = 8  # markers along a line
 COLUMNS = {"gate_drift": "Drift of the gates\n(|Δm| per participation)", "gate_gradient_variance": "Variance of ∂L/∂a"}
@@ -67,6 +68,17 @@ def draw(data: ExperimentData, options: GateDynamicsOptions = GateDynamicsOption
         columns = min(4, len(handles)) if max(map(len, handles)) < 26 else 2
         legend(figure, list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
+
+
+def _objection(options: GateDynamicsOptions, asked: Asked) -> str | None:
+    for spec in asked.specs:
+        follows = "gate_gradient_variance" in METHODS[spec.method.common.method].target.columns
+        if follows and getattr(spec.method.options, "gate", None) != "fixed":
+            return None
+    return "none of its methods has learned gates; add one (fedsdg)"
+
+
+draw.objection = _objection
 
 
 def followed(data: ExperimentData, task: Setting) -> dict[str, pd.DataFrame]:

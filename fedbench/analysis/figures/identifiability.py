@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData
+    from fedbench.config.figures import Asked
 
 SCALES = tuple(float(c) for c in np.logspace(-1, 1, 20))  # c = 1 is not among them: no change has no logarithm
 GATE = 0.3
@@ -98,6 +99,15 @@ def draw(data: ExperimentData, options: IdentifiabilityOptions = Identifiability
     columns = min(3, len(handles)) if max(map(len, handles)) < 36 else 2
     legend(figure, list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
+
+
+def _objection(options: IdentifiabilityOptions, asked: Asked) -> str | None:
+    if all(getattr(spec.method.options, "alignment", None) is None for spec in asked.specs):
+        return "none of its methods aligns a private branch; add fedsdg with and without alignment"
+    return None
+
+
+draw.objection = _objection
 
 
 def alignments(data: ExperimentData) -> dict[str, str]:

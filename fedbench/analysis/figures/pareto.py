@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from fedbench.analysis.budget import pools
+from fedbench.analysis.budget import pools, sends
 from fedbench.analysis.figures._byte_axis import ByteAxis, byte_axis, byte_ticks, bytes_scale
 from fedbench.analysis.figures._labels import label_points
 from fedbench.analysis.figures._panels import Panel, panels
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData
+    from fedbench.config.figures import Asked
 
 CEILING = (0, (4, 2))
 DOMINATED = "#A8A8A8"
@@ -87,6 +88,17 @@ def draw(data: ExperimentData, options: ParetoOptions = ParetoOptions()) -> Figu
         if axis is not None:
             _write_labels(facet, data, some, axis, numbers)
     return figure
+
+
+def _objection(options: ParetoOptions, asked: Asked) -> str | None:
+    for names in dict.fromkeys((spec.dataset.name, spec.partition.name) for spec in asked.specs):
+        here = [spec for spec in asked.specs if (spec.dataset.name, spec.partition.name) == names]
+        if not any(sends(spec) for spec in here):
+            return f"no method on {' with '.join(names)} sends anything; add one that does"
+    return None
+
+
+draw.objection = _objection
 
 
 def _points(data: ExperimentData, panel: Panel, options: ParetoOptions) -> list[Point]:
