@@ -158,7 +158,9 @@ class Collection:
     def experiment(self, name: str) -> ExperimentData:
         """The part of one experiment, in the order of its cells."""
         wanted = cells(self.config, name)
-        keys = pd.MultiIndex.from_tuples([_key(cell) for cell in wanted], names=CELL)
+        # Methods in the experiment's order, whichever of their seeds are there: so a method's seeds stand together.
+        variants = {key: position for position, key in enumerate(dict.fromkeys(_key(cell)[:-1] for cell in wanted))}
+        keys = sorted(map(_key, wanted), key=lambda key: variants[key[:-1]])
         order = {key: position for position, key in enumerate(keys)}
 
         def of(frame: pd.DataFrame) -> pd.DataFrame:
