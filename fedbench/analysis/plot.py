@@ -55,11 +55,14 @@ def plot(
         wanted = {one: plugin for one, plugin in config.figures(name).items() if figure in (None, one)}
         check_files(figure_path(paths, name, one, kind) for one in wanted for kind in METADATA)
         if wanted:
-            collection = collect(config, paths, name)
+            alone = experiment is not None or require_all
+            collection = collect(config, paths, name, require_one=alone)
             if require_all:
                 collection.require_all()
             if collection.missing:
                 log(f"{name}: left out: {collection.left_out}")
+            if not collection.has(name):
+                continue
             data = collection.experiment(name)
             shown |= dict.fromkeys(shown_names(data))
             written += [path for one, plugin in wanted.items() for path in draw(data, one, plugin, paths)]

@@ -253,7 +253,7 @@ def override(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str,
 
     Names may have dots themselves: at each level the longest existing one that the path goes on with is meant.
     """
-    for assignment in assignments:
+    for assignment in map(_decoded, assignments):
         path, equals, text = assignment.partition("=")
         if not equals or not path:
             raise FedbenchError(f"--set {assignment}: expected key=value, for example training.rounds=5")
@@ -266,6 +266,14 @@ def override(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str,
             layer = {key: layer}
         values = merge(values, layer)
     return dict(values)
+
+
+def _decoded(assignment: str) -> str:
+    """The text that was typed; where the locale is not UTF-8, Python takes its letters for bytes."""
+    try:
+        return assignment.encode(errors="surrogateescape").decode()
+    except UnicodeError:
+        raise FedbenchError(f"--set {assignment}: not UTF-8 text; type it again") from None
 
 
 def _steps(path: str, values: Any, where: str) -> list[str]:

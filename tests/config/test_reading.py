@@ -237,6 +237,14 @@ def test_a_hash_begins_no_comment_in_an_override():
     assert values["training"] == "#"
 
 
+def test_an_override_is_the_same_text_in_every_locale():
+    typed = "methods.fedavg.label=FedAvg é 漢"
+    as_bytes = typed.encode().decode("ascii", "surrogateescape")  # how Python reads it where the locale is C
+    assert config.override(VALID, [as_bytes])["methods"]["fedavg"]["label"] == "FedAvg é 漢"
+    with pytest.raises(FedbenchError, match=r"--set methods\.fedavg\.label=.*: not UTF-8 text"):
+        config.override(VALID, ["methods.fedavg.label=\udcff"])
+
+
 BROKEN = [
     *("a: [1", "a: {", "- 1\n- 2\n", "\tx: 1", "a: *b", "", "a: 1: 2", "a: &x [*x]", "a: " + "[" * 3000 + "]" * 3000),
     *("[1]: a", "{a: b}: c", "a: {[1]: b}", "a: {b: 1, b: 2}", "<<: 3"),
