@@ -467,7 +467,7 @@ def test_plot_of_what_is_there_passes_over_experiments_without_a_run(fresh):
     assert [file.parent.name for file in files] == ["main", "main"]
     assert lines == ["later: left out: 2 of 2 runs (2 not run yet)"]
     for arguments in ({"experiment": "later", "require_all": False}, {"require_all": True}):
-        with pytest.raises(FedbenchError, match="no finished run of config 'fake'; the first is .*/seed8"):
+        with pytest.raises(FedbenchError, match=r"no finished run of config 'fake'; the first is .*/seed8"):
             plot(config, paths, **arguments)
 
 
@@ -478,9 +478,8 @@ def test_letters_that_no_font_has_are_said_once(fresh, monkeypatch):
     monkeypatch.setattr(picture, "_fallbacks", lambda letters: ((), frozenset(letters & set("漢字"))))
     lines = []
     plot(world.config, paths, log=lines.append)
-    assert lines == [
-        "no installed font has '字漢': pictures show boxes there; install one that has (Noto, for example)"
-    ]
+    (line,) = lines
+    assert line.startswith("no installed font has '字漢': pictures show boxes there; ")
 
 
 def test_plot_of_an_unknown_name(results):
