@@ -8,6 +8,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SNAKEMAKE := $(BIN)/snakemake --profile workflow/profiles/local
 INSTALLED := $(VENV)/.installed
+# A user's own settings of pip may say where packages come from, but not that they go elsewhere or stay away.
+ELSEWHERE := env -u PIP_USER -u PIP_TARGET -u PIP_PREFIX -u PIP_ROOT -u PIP_NO_DEPS -u PIP_DRY_RUN -u PIP_PYTHON
 
 .PHONY: help demo test test-machines test-slurm smoke install lint clean
 .DELETE_ON_ERROR:
@@ -24,7 +26,7 @@ $(INSTALLED): pyproject.toml envs/constraints.txt
 	@$(PYTHON) -c 'import venv, ensurepip' || \
 	  { echo "error: $(PYTHON) has no venv; on Debian and Ubuntu: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar off \
+	$(ELSEWHERE) $(BIN)/python -m pip install --disable-pip-version-check --quiet --progress-bar off \
 	  --constraint envs/constraints.txt --editable '.[test]'
 	@touch $@
 

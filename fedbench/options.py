@@ -2,17 +2,19 @@
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache, partial
 from typing import Annotated, Any
 
 from annotated_types import Ge
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
 from fedbench.errors import FedbenchError, nearest
 
+TURNING = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # the direction of all text behind them
 SHOWN = 200  # characters of a wrong value that a message repeats
 
 # Unknown keys and silent conversions ("3" for 3, 1 for true) are errors; docstrings under fields
@@ -45,6 +47,19 @@ PositiveFraction = _float(gt=0, le=1)
 ProperFraction = _float(gt=0, lt=1)
 ShareBelowOne = _float(ge=0, lt=1)
 PositiveInt = Annotated[int, Ge(1)]
+
+
+def _label(text: str) -> str:
+    """One line that can be seen."""
+    wrong = [letter for letter in text if unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp")]
+    if wrong or any(letter in TURNING for letter in text):
+        raise ValueError("text in one line, without control characters")
+    if not text.strip():
+        raise ValueError("text that can be seen, not a blank")
+    return text
+
+
+Label = Annotated[str, AfterValidator(_label)]
 NonNegativeInt = Annotated[int, Ge(0)]
 
 
@@ -104,7 +119,21 @@ def parse(cls, values: Mapping[str, Any], path: str, also_valid: tuple[str, ...]
 
 
 # What pydantic puts into a key's path for the members of a union
-UNION_TAG = re.compile(r"(function-|constrained-|(dict|list|tuple|literal)\[|(str|int|float|bool)$)")
+UNION_TAG = re.compile(r"(function-|constrained-|(dict|list|tuple|literal)\[|(str|int|float|bool|\[key\])$)")
+
+# Where pydantic speaks of JSON's or Python's types
+WORDS = {
+    "bool_type": "input should be true or false",
+    "dataclass_type": "input should be keys and values",
+    "dict_type": "input should be keys and values",
+    "float_parsing": "input should be a valid number",
+    "list_type": "input should be a list",
+    "string_too_short": "text of at least {min_length} character is needed",
+    "string_type": "input should be text",
+    "too_long": "a list of at most {max_length} is needed",
+    "too_short": "a list of at least {min_length} is needed",
+    "tuple_type": "input should be a list",
+}
 
 
 def explain(error: ValidationError, path: str, valid: tuple[str, ...]) -> str:
@@ -117,7 +146,7 @@ def explain(error: ValidationError, path: str, valid: tuple[str, ...]) -> str:
         return f"{where}: unknown key; {nearest(location[-1], valid)}"
     if kind in ("missing", "missing_argument", "missing_keyword_only_argument"):
         return f"{where}: this key is required"
-    message = problem["msg"].removeprefix("Value error, ")
+    message = WORDS.get(kind, problem["msg"].removeprefix("Value error, ")).format(**problem.get("ctx", {}))
     got = repr(problem["input"])
     got = got if len(got) <= SHOWN else f"{got[:SHOWN]} ..."
     return f"{where}: {message[0].lower()}{message[1:]} (got {got})"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedbench.config.reading import Config
+    from fedbench.config.spec import RunSpec
 
 BUDGET = 2e8  # bytes, up and down, of all clients together
 
@@ -20,6 +21,12 @@ BUDGET = 2e8  # bytes, up and down, of all clients together
 def pools(config: Config, method: str) -> bool:
     """Whether a method trains on all data in one place: the data would have to travel, and nobody counts them."""
     return METHODS[config.methods[method].common.method].target.pooled
+
+
+def sends(spec: RunSpec) -> bool:
+    """Whether a run has messages whose bytes are counted."""
+    method = METHODS[spec.method.common.method].target
+    return method.communicates and not method.pooled and spec.training.rounds > 0
 
 
 @dataclass(frozen=True)

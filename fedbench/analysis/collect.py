@@ -158,7 +158,9 @@ class Collection:
     def experiment(self, name: str) -> ExperimentData:
         """The part of one experiment, in the order of its cells."""
         wanted = cells(self.config, name)
-        keys = pd.MultiIndex.from_tuples([_key(cell) for cell in wanted], names=CELL)
+        # Methods in the experiment's order, whichever of their seeds are there: so a method's seeds stand together.
+        variants = {key: position for position, key in enumerate(dict.fromkeys(_key(cell)[:-1] for cell in wanted))}
+        keys = sorted(map(_key, wanted), key=lambda key: variants[key[:-1]])
         order = {key: position for position, key in enumerate(keys)}
 
         def of(frame: pd.DataFrame) -> pd.DataFrame:
@@ -202,8 +204,12 @@ class Collection:
             )
 
 
-def collect(config: Config, paths: Paths, experiment: str | None = None) -> Collection:
+def collect(config: Config, paths: Paths, experiment: str | None = None, require_one: bool = True) -> Collection:
     """Read the run folders of a config's cells, or of one experiment's.
+
+    Parameters
+    ----------
+    require_one : raise if no run at all is there
 
     Raises
     ------
@@ -232,7 +238,7 @@ def collect(config: Config, paths: Paths, experiment: str | None = None) -> Coll
             for position, (key, value) in enumerate(asdict(cell).items()):
                 frame.insert(position, key, value)
             parts[name].append(frame)
-    if not rows:
+    if not rows and require_one:
         reason = f"; the first is {missing[0].cell.path} ({missing[0].reason})" if missing else ""
         raise FedbenchError(f"{paths.root / 'runs'}: no finished run of config {config.name!r}{reason}: run them first")
     require_agreement(records.items(), paths)

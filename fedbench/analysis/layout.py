@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 
@@ -22,6 +24,8 @@ LATEX = {
     "{": r"\{",
     "}": r"\}",
     "~": r"\textasciitilde{}",
+    "[": "{[}",  # behind a rule or a line's end it would begin an option, and a star would belong to it
+    "*": "{*}",
     "^": r"\textasciicircum{}",
     "<": r"\textless{}",
     ">": r"\textgreater{}",
@@ -38,6 +42,9 @@ LATEX = {
     "λ": r"$\lambda$",
     "×": r"$\times$",
 }
+
+# Brackets and angles mean something in front of these only, so that intervals and "<0.001" stay readable.
+MARKDOWN = re.compile(r"[\\`*_|~$]|\[(?=[^\]]*\][(\[])|<(?=[A-Za-z/!?])|&(?=[#A-Za-z])")
 
 
 @dataclass(frozen=True)
@@ -192,25 +199,30 @@ def _p(value: float) -> str:
 def to_markdown(table: Layout) -> str:
     """Pipe table with the caption above and notes below; tasks become rows that span nothing but their first cell."""
     lines = [
-        f"**{_pipes(table.caption)}**",
+        f"**{escape_markdown(table.caption)}**",
         "",
-        _line(table.columns),
+        _line(map(escape_markdown, table.columns)),
         _line(["---", *["--:"] * (len(table.columns) - 1)]),
     ]
     for group in table.groups:
         if len(table.groups) > 1:
-            lines.append(_line([f"*{_pipes(group.title)}*", *[""] * (len(table.columns) - 1)]))
+            lines.append(_line([f"*{escape_markdown(group.title)}*", *[""] * (len(table.columns) - 1)]))
         for row in group.rows:
-            lines.append(_line([f"**{_pipes(cell.text)}**" if cell.bold else _pipes(cell.text) for cell in row]))
-    return "\n".join([*lines, "", *table.notes]) + "\n"
+            lines.append(_line(_bold(escape_markdown(cell.text), cell.bold) for cell in row))
+    return "\n".join([*lines, "", *map(escape_markdown, table.notes)]) + "\n"
 
 
-def _line(cells: list[str]) -> str:
+def _bold(text: str, bold: bool) -> str:
+    return f"**{text}**" if bold else text
+
+
+def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _pipes(text: str) -> str:
-    return text.replace("|", "\\|")
+def escape_markdown(text: str) -> str:
+    """Escape what Markdown reads as structure, emphasis, code, links, mathematics or HTML."""
+    return MARKDOWN.sub(r"\\\g<0>", text)
 
 
 def escape_latex(text: str) -> str:

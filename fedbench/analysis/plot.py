@@ -7,10 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedbench.analysis.collect import ExperimentData, collect
+from fedbench.analysis.figures._style import RC, shown_names
 from fedbench.config.reading import Config, Entry
 from fedbench.config.spec import Paths
 from fedbench.errors import FedbenchError, nearest
 from fedbench.files.io import write_bytes
+from fedbench.files.picture import drawing, missing_letters
 from fedbench.files.products import check_files
 from fedbench.registry import FIGURES
 
@@ -33,7 +35,7 @@ def plot(
     Parameters
     ----------
     require_all : raise if a run is missing; otherwise draw what is there
-    log : told which runs are left out
+    log : told which runs are left out, and which letters no font has
 
     Returns
     -------
@@ -48,18 +50,24 @@ def plot(
     if experiment is not None:
         config.find("experiments", experiment)
     names = list(config.experiments) if experiment is None else [experiment]
-    written = []
+    written, shown = [], {}
     for name in names:
         wanted = {one: plugin for one, plugin in config.figures(name).items() if figure in (None, one)}
         check_files(figure_path(paths, name, one, kind) for one in wanted for kind in METADATA)
         if wanted:
-            collection = collect(config, paths, name)
+            alone = experiment is not None or require_all
+            collection = collect(config, paths, name, require_one=alone)
             if require_all:
                 collection.require_all()
             if collection.missing:
                 log(f"{name}: left out: {collection.left_out}")
+            if not collection.has(name):
+                continue
             data = collection.experiment(name)
+            shown |= dict.fromkeys(shown_names(data))
             written += [path for one, plugin in wanted.items() for path in draw(data, one, plugin, paths)]
+    if written and (unknown := missing_letters(shown)):
+        log(unknown)
     if figure is not None and not written:
         listed = dict.fromkeys(one for name in names for one in config.figures(name))
         where = f"experiment {experiment!r}" if experiment else f"config {config.name!r}"
@@ -69,19 +77,16 @@ def plot(
 
 def draw(data: ExperimentData, name: str, figure: Entry, paths: Paths) -> list[Path]:
     """Draw one figure of an experiment and write it as PNG and PDF."""
-    from matplotlib import rc_context
-
-    from fedbench.analysis.figures._style import RC
-
-    drawn = FIGURES[figure.common.figure].target(data, figure.options)
-    files = []
-    for kind, metadata in METADATA.items():
-        buffer = io.BytesIO()
-        with rc_context(RC):
+    contents = {}
+    with drawing(RC, shown_names(data)):
+        drawn = FIGURES[figure.common.figure].target(data, figure.options)
+        for kind, metadata in METADATA.items():
+            buffer = io.BytesIO()
             drawn.savefig(buffer, format=kind, metadata=metadata)
-        files.append(figure_path(paths, data.name, name, kind))
-        write_bytes(files[-1], buffer.getvalue())
-    return files
+            contents[figure_path(paths, data.name, name, kind)] = buffer.getvalue()
+    for path, content in contents.items():
+        write_bytes(path, content)
+    return list(contents)
 
 
 def figure_path(paths: Paths, experiment: str, figure: str, kind: str = "png") -> Path:

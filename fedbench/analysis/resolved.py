@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ class Variant:
     x: Any
     series: Mapping[str, Any]
     spec: Mapping[str, Any]
-    runs: pd.DataFrame
+    runs: pd.DataFrame | None
 
 
 def spec_of(data: ExperimentData, cell: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,17 +62,29 @@ def variants(data: ExperimentData, runs: pd.DataFrame, x: str, *series: str) -> 
     found = []
     for names, part in runs.groupby(VARIANT, sort=False):
         spec = spec_of(data, dict(zip(VARIANT, names, strict=True)))
-        told = {key: value for key in series if (value := look_up(spec, key)) is not None}
-        found.append(Variant(names[-1], look_up(spec, x), told, spec, part))
+        found.append(variant(names[-1], spec, part, x, *series))
     return found
+
+
+def variant(method: str, spec: Mapping[str, Any], runs: pd.DataFrame | None, x: str, *series: str) -> Variant:
+    """One variant from its spec; without runs while nothing has run."""
+    told = {key: value for key in series if (value := look_up(spec, key)) is not None}
+    return Variant(method, look_up(spec, x), told, spec, runs)
 
 
 def check_key(data: ExperimentData, key: str, where: str) -> None:
     """Raise if no run of the experiment has a value at `key`."""
     specs = [spec_of(data, row) for row in data.runs.drop_duplicates(VARIANT).to_dict("records")]
-    if all(look_up(spec, key) is None for spec in specs):
-        known = dict.fromkeys(path for spec in specs for path, _ in leaves(spec))
-        raise FedbenchError(f"{where}: no run's resolved spec has a value at {key!r}; {nearest(key, known)}")
+    if unknown := unknown_key(specs, key):
+        raise FedbenchError(f"{where}: {unknown}")
+
+
+def unknown_key(specs: Collection[Mapping[str, Any]], key: str) -> str | None:
+    """What is wrong with a key at which no spec has a value; None if one has."""
+    if any(look_up(spec, key) is not None for spec in specs):
+        return None
+    known = dict.fromkeys(path for spec in specs for path, _ in leaves(spec))
+    return f"no run's resolved spec has a value at {key!r}; {nearest(key, known)}"
 
 
 def leaves(spec: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -6,10 +6,11 @@ Docstrings under fields become the descriptions in the JSON schema and in `fedbe
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field
 
 from fedbench.options import (
     Fraction,
+    Label,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -23,7 +24,6 @@ from fedbench.options import (
 # Entry names become folder names and Snakemake wildcards.
 NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
 FOLDER = r"^[\w./+@=,:%-]+$"
-Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 Overrides = dict[str, Any]
 
 
@@ -34,6 +34,16 @@ def _folder(path: str) -> str:
             "a folder's name may have letters, digits and the characters . / _ + @ = , : % - but no others"
         )
     return path
+
+
+def _name(name: str) -> str:
+    """The name of an entry."""
+    if not re.fullmatch(NAME, name):
+        raise ValueError("a name has letters a to z and digits, and behind the first the characters . _ + - too")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": f"^{NAME}$"})]
 
 
 @options
@@ -109,7 +119,7 @@ class DatasetEntry:
     test_fraction: ProperFraction = 0.2
     """Share of the samples that makes the test split, stratified by (domain, class), where the source has none of its
     own; more leaves fewer to train."""
-    label: str | None = None
+    label: Label | None = None
     """Name in tables and figures; the entry's own name where not given."""
     training: Overrides = Field(default_factory=dict)
     """Training options of the runs with this data set, over those that come before it."""
@@ -132,7 +142,7 @@ class PartitionEntry:
     max_moved: Fraction = 0.1
     """Share of all training samples that repair may move between clients; what needs more is refused, because it would
     not be distributed as the scheme says. It decides whether a partition is made, not which."""
-    label: str | None = None
+    label: Label | None = None
     """Name in tables and figures; the entry's own name where not given."""
     training: Overrides = Field(default_factory=dict)
     """Training options of the runs with this partition, over those that come before it."""
@@ -148,7 +158,7 @@ class ModelEntry:
     """Entry of `bases` that the federation starts from; none is a random initialisation."""
     head: Literal["trainable", "frozen-kaiming", "frozen-orthogonal", "frozen-etf"] = "trainable"
     """The last layer: trained like the rest, or frozen at random (Kaiming), orthogonal or simplex (ETF) directions."""
-    label: str | None = None
+    label: Label | None = None
     """Name in tables and figures; the entry's own name where not given."""
     training: Overrides = Field(default_factory=dict)
     """Training options of the runs with this model, over those that come before it."""
@@ -188,7 +198,7 @@ class BaseEntry:
     """file: weights file (safetensors), absolute or under the data root."""
     seed: int = 0
     """Seed of initial weights and batches; one base serves all seeds of the runs."""
-    label: str | None = None
+    label: Label | None = None
     """Name in tables and figures; the entry's own name where not given."""
 
 
@@ -200,7 +210,7 @@ class ChannelEntry:
     """Plug-in that codes messages; `fedbench list channels` has them."""
     error_feedback: bool = False
     """Clients keep what compression dropped and add it to their next message."""
-    label: str | None = None
+    label: Label | None = None
     """Name in tables and figures; the entry's own name where not given."""
 
 
@@ -212,7 +222,7 @@ class MethodEntry:
     """Plug-in that says what trains and travels; `fedbench list methods` has them."""
     channel: str = "dense"
     """Entry of `channels` that messages travel through; `dense` (fp32) always exists."""
-    label: str | None = None
+    label: Label | None = None
     """Name in tables and figures; the entry's own name where not given."""
     training: Overrides = Field(default_factory=dict)
     """Training options of the runs with this method, over those that come before it."""
@@ -246,7 +256,7 @@ class FigureEntry:
 class Experiment:
     """A question, the cells that answer it, and how they are shown."""
 
-    title: str
+    title: Label
     """Heading of the experiment in the report."""
     question: str = ""
     """What it asks, in one sentence for the report."""

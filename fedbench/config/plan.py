@@ -15,6 +15,8 @@ from typing import Any
 from fedbench.config import papers
 from fedbench.config import reading as configs
 from fedbench.config.entries import Experiment
+from fedbench.config.figures import check_figures
+from fedbench.config.given import typed
 from fedbench.config.reading import Config
 from fedbench.config.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve, seeded
 from fedbench.errors import FedbenchError, nearest
@@ -38,6 +40,7 @@ class Plan:
         self.assignments = tuple(assignments)
         self.paths = Paths(Path(root) if root else config.results)
         self.spec = cache(self._resolve)
+        check_figures(config)
 
     def _resolve(self, cell: Cell) -> RunSpec:
         return resolve(self.config, cell)
@@ -234,7 +237,7 @@ def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tupl
     Parameters
     ----------
     files : config files, later ones win
-    given : what Snakemake parsed from ``--config``; it leaves nested values as text, so they are read again as YAML
+    given : what Snakemake parsed from ``--config``; it leaves nested values as text, see :mod:`fedbench.config.given`
 
     Returns
     -------
@@ -250,13 +253,13 @@ def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tupl
     for file in files[1:]:
         if Path(file).suffix not in (".yaml", ".yml"):
             raise FedbenchError(f"{file}: read as a config file, since it follows --configfile; put targets first")
-    assignments = [f"{key}={json.dumps(_reread(value))}" for key, value in given.items()]
-    return configs.load(files, assignments), assignments
+    known = configs.merge(*(configs.read(Path(file)) for file in files))
+    assignments = [f"{key}={_as_json(key, value)}" for key, value in typed(given, known).items()]
+    return configs.validate(configs.override(known, assignments)), assignments
 
 
-def _reread(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _reread(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_reread(inner) for inner in value]
-    return configs.override({}, [f"value={value}"])["value"] if isinstance(value, str) else value
+def _as_json(key: str, value: Any) -> str:
+    try:  # letters stay letters: YAML reads JSON, but not its escapes of letters beyond 16 bits
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        raise FedbenchError(f"--config {key}: {value} is no value that a config can have") from None

@@ -26,7 +26,7 @@ from fedbench.config.entries import (
     PartitionEntry,
     Training,
 )
-from fedbench.config.plain_yaml import plain_yaml
+from fedbench.config.plain_yaml import plain_yaml, scalar
 from fedbench.errors import FedbenchError, nearest
 from fedbench.options import names, parse
 from fedbench.plugins import beside
@@ -66,6 +66,7 @@ KINDS: dict[str, tuple[type, str, Registry]] = {
     "methods": (MethodEntry, "method", METHODS),
 }
 CONFIG_BYTES = 8 << 20
+MARKED = tuple("\"'|>!&*")  # what text begins with that is more than bare words to YAML
 FIGURE = (FigureEntry, "figure", FIGURES)
 
 
@@ -200,8 +201,21 @@ def _check_references(config: Config) -> None:
                 hint = nearest(experiment.reference, compared)
                 raise FedbenchError(f"{path}.reference: {experiment.reference!r} is in none of its cells; {hint}")
         config.figures(name)
+        if experiment.selection == "best":
+            _check_validation(config, name)
         if experiment.paper is not None:
             _check_paper(experiment, f"{path}.paper")
+
+
+def _check_validation(config: Config, name: str) -> None:
+    """The best round is chosen by validation samples, which every partition of the experiment has to have."""
+    for grid in config.experiments[name].cells:
+        for partition in listed(grid.partition):
+            if not config.partitions[partition].common.validation:
+                raise FedbenchError(
+                    f"experiments.{name}.selection: 'best' needs validation samples, but partitions.{partition} has "
+                    "validation: 0; give it some, or choose last or tail"
+                )
 
 
 def _check_paper(experiment: Experiment, path: str) -> None:
@@ -254,21 +268,31 @@ def merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def override(values: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """Apply ``path.to.key=value`` assignments; values are read as YAML.
+    """Apply ``path.to.key=value`` assignments; values are read as YAML, but ``#`` begins no comment in bare text.
 
     Names may have dots themselves: at each level the longest existing one that the path goes on with is meant.
     """
-    for assignment in assignments:
+    for assignment in map(_decoded, assignments):
         path, equals, text = assignment.partition("=")
         if not equals or not path:
             raise FedbenchError(f"--set {assignment}: expected key=value, for example training.rounds=5")
         layer: Any = plain_yaml(text, f"--set {assignment}")
+        if not isinstance(layer, dict | list) and not text.lstrip().startswith(MARKED):
+            layer = scalar(text.strip())
         if layer == {}:
             raise FedbenchError(f"--set {assignment}: mappings are merged, so an empty one changes nothing; name a key")
         for key in reversed(_steps(path, values, f"--set {assignment}")):
             layer = {key: layer}
         values = merge(values, layer)
     return dict(values)
+
+
+def _decoded(assignment: str) -> str:
+    """The text that was typed; where the locale is not UTF-8, Python takes its letters for bytes."""
+    try:
+        return assignment.encode(errors="surrogateescape").decode()
+    except UnicodeError:
+        raise FedbenchError(f"--set {assignment}: not UTF-8 text; type it again") from None
 
 
 def _steps(path: str, values: Any, where: str) -> list[str]:

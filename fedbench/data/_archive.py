@@ -25,6 +25,7 @@ from fedbench.errors import FedbenchError
 
 MEMBERS = 2_000_000  # in one archive; each takes about a kilobyte of memory once its name is read
 DIRECTORY_BYTES = 512 << 20  # a zip's table of contents
+DICTIONARY_BYTES = 1 << 28  # of an xz stream, which says itself how much memory is set aside for it
 HEADER_BYTES = 1 << 20  # what a tar says about one member: long names, extended headers
 NAME_LENGTH = 4096  # what systems allow of a path
 CHUNK = 1 << 20
@@ -97,6 +98,18 @@ class _Directory(io.BufferedReader):
         if size is not None and size > CHUNK and data.count(b"PK\1\2") > MEMBERS:
             raise _many(self._path)
         return data
+
+
+def _check_dictionary(path: Path) -> None:
+    with open(path, "rb") as file:
+        start = file.read(CHUNK)
+    try:
+        lzma.LZMADecompressor(memlimit=DICTIONARY_BYTES).decompress(start, 1)
+    except lzma.LZMAError as error:
+        if "Memory usage limit" in str(error):  # anything else is damage, which is reported where it is read
+            raise FedbenchError(
+                f"{path}: unpacking needs more than {DICTIONARY_BYTES:,} bytes of memory; pack it again with xz -9"
+            ) from None
 
 
 class _Tar(Tree):
@@ -175,6 +188,8 @@ class _Stream:
             start = file.read(10)
         kind = next((kind for magic, kind in COMPRESSIONS.items() if magic.match(start)), None)
         self.compressed = kind is not None
+        if kind is lzma.LZMAFile:
+            _check_dictionary(path)
         self._file = kind(path) if kind else open(path, "rb")  # noqa: SIM115 - closed by close()
         self._left: int | None = HEADER_BYTES
 

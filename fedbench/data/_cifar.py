@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -102,13 +101,22 @@ def _download(reader, data_root: Path) -> Path:
         data_root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".download-", dir=data_root) as temporary:
             reader(temporary, download=True)
-            shutil.move(Path(temporary) / reader.base_folder, data_root / reader.base_folder)
+            _put(Path(temporary) / reader.base_folder, data_root / reader.base_folder)
     except (RuntimeError, OSError, EOFError) as error:  # urllib's errors are OSErrors
         raise FedbenchError(
             f"{reader.url}: the download into {data_root} failed: {_line(error)}; "
             f"fetch it by other means and put {reader.filename} into {data_root}"
         ) from None
     return data_root
+
+
+def _put(folder: Path, place: Path) -> None:
+    """Rename a folder to its place, unless another process has put the same files there meanwhile."""
+    try:
+        folder.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
 
 
 def _line(error: BaseException) -> str:

@@ -194,21 +194,22 @@ def client_table(tree: Tree, name: str, items: list[Item]) -> tuple[np.ndarray, 
     if name not in tree.files:
         raise FedbenchError(f"{tree.path}: no file {name}; 'clients' names a CSV file in the folder or archive")
     rows = csv.DictReader(tree.read_text(name).splitlines())
+    try:
+        lines = [(rows.line_num, row) for row in rows]
+    except csv.Error as error:
+        raise FedbenchError(f"{tree.path}: {name}, line {rows.line_num}: not a CSV file ({error}); mend it") from None
     if not {"path", "client"} <= set(rows.fieldnames or ()):
-        raise FedbenchError(f"{tree.path}: {name}: expected the columns 'path' and 'client', got {rows.fieldnames}")
+        found = ", ".join(rows.fieldnames or ()) or "none"
+        raise FedbenchError(f"{tree.path}: {name}: expected the columns 'path' and 'client', found {found[:200]}")
     folder, known, owners = PurePosixPath(name).parent, set(tree.files), {}
-    for row in rows:
+    for line, row in lines:
         if not row["path"] or not row["client"]:
-            raise FedbenchError(f"{tree.path}: {name}, line {rows.line_num}: expected a path and a client; complete it")
+            raise FedbenchError(f"{tree.path}: {name}, line {line}: expected a path and a client; complete it")
         path = (folder / row["path"]).as_posix()
         if path not in known:
-            raise FedbenchError(
-                f"{tree.path}: {name}, line {rows.line_num}: no image {path}; remove the line or add it"
-            )
+            raise FedbenchError(f"{tree.path}: {name}, line {line}: no image {path}; remove the line or add it")
         if path in owners:
-            raise FedbenchError(
-                f"{tree.path}: {name}, line {rows.line_num}: {path} is listed twice; give it one client"
-            )
+            raise FedbenchError(f"{tree.path}: {name}, line {line}: {path} is listed twice; give it one client")
         owners[path] = row["client"]
     for item in items:
         if item.path not in owners:

@@ -33,6 +33,11 @@ class DigitsOptions:
 class Digits:
     """Embedded 8x8 handwritten digits (scikit-learn), with rotations as domains."""
 
+    @staticmethod
+    def domains(options: DigitsOptions) -> int:
+        """How many domains the data have, where that is known beforehand."""
+        return max(1, len(options.rotations))
+
     def load(self, options: DigitsOptions, data_root: Path, allocate: Allocate) -> RawData:
         """Read the digits; `data_root` is not used."""
         from sklearn.datasets import load_digits

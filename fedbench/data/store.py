@@ -194,6 +194,9 @@ def load_store(path: Path, spec: dict[str, Any] | None = None, limit: int | None
     check_spec(path, meta["spec"], spec, "fedbench prepare")
     arrays = io.read_arrays(path / "arrays.npz", "labels", "domains", "splits")
     try:
+        with open(path / "images.npy", "rb") as file:  # other versions may claim headers of gigabytes
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError("not a version 1.0 NPY file")
         images = np.lib.format.open_memmap(path / "images.npy", mode="r")  # NPY and nothing else, no pickles
     except Exception as error:  # the header is Python source, which can be damaged in many ways
         raise FedbenchError(f"{path / 'images.npy'}: damaged ({error}); delete the folder and prepare again") from None

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedbench.files.picture import drawing, printable
+
 if TYPE_CHECKING:
     from fedbench.partition.partition import Partition
 
@@ -21,9 +23,8 @@ SKEWED = 0.4
 
 def picture(partition: Partition) -> bytes:
     """Draw a partition as PNG; readable from a few clients and classes to about a hundred of each."""
-    import matplotlib
-
-    with matplotlib.rc_context({"text.parse_math": False}):  # names are text, dollars included
+    meta = partition.meta
+    with drawing(names=[*meta["class_names"], *meta["domain_names"], *(meta.get("client_names") or ())]):
         return _draw(partition)
 
 
@@ -56,7 +57,7 @@ def _draw(partition: Partition) -> bytes:
 
 def shown(name: str) -> str:
     """A name as it fits beside an axis: what cannot be printed is replaced, and the end of a long one left out."""
-    text = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
+    text = printable(name)
     return text if len(text) <= 18 else f"{text[:17]}…"
 
 

@@ -4,6 +4,7 @@ Only names, sizes and the ends of text files are read. Checkpoints stay closed, 
 locks are looked up without being taken, since a run that starts at that moment would find itself locked out.
 """
 
+import json
 import os
 import re
 import time
@@ -30,6 +31,7 @@ FAILURE = re.compile(
     r"|(\S+: line \d+: +\d+ )?(Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction)\b"
 )
 STOPPED = re.compile(r"(stopped|interrupted) (after round|before the first round|by Ctrl-C)\b")
+HEADER_BYTES = 100 << 20  # the most that safetensors allows
 TAIL_BYTES = 4096
 # Clocks of a cluster's machines differ by so much at most; what is dated later is not believed.
 CLOCK_SECONDS = 60.0
@@ -72,6 +74,7 @@ class Evidence:
     damaged : what is wrong with the folder of a finished run, or None
     bytes : size of the run folder and its checkpoints
     saved : the newest checkpoint's round and time, or None
+    saved_identity : what the newest checkpoint says of its run's spec and inputs; None where nothing can be read
     own : the run's log.txt, in which each start has a line
     job : the log of the workflow's job, with everything that the run printed; None while it is empty, since Snakemake
         makes it before the job runs
@@ -83,6 +86,7 @@ class Evidence:
     damaged: str | None
     bytes: int
     saved: tuple[int, float] | None
+    saved_identity: str | None
     own: LogTail | None
     job: LogTail | None
     now: float
@@ -154,17 +158,29 @@ def gather(folder: Path, checkpoint: Path, job_log: Path, now: float) -> Evidenc
     rounds = [
         (int(match[1]), _believed(saves[name].st_mtime, now)) for name in saves if (match := CHECKPOINT.fullmatch(name))
     ]
+    newest = max((name for name in saves if CHECKPOINT.fullmatch(name)), default=None)
     finished = summary is not None and not saves  # then its logs have nothing to add
     return Evidence(
         summary=summary,
         damaged=damaged,
         bytes=sum(status.st_size for part in (files, saves) for status in part.values()),
         saved=max(rounds, default=None),
+        saved_identity=newest and _identity(checkpoint / newest),
         own=None if finished or "log.txt" not in files else _log(folder / "log.txt", now),
         job=None if finished else _log(job_log, now),
         now=now,
         lock=_inode(f"{checkpoint}.lock"),
     )
+
+
+def _identity(checkpoint: Path) -> str | None:
+    """The identity in the header of a checkpoint (safetensors: a length, then JSON)."""
+    try:
+        with open(checkpoint, "rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            return json.loads(file.read(min(length, HEADER_BYTES)))["__metadata__"]["digest"]
+    except (OSError, ValueError, KeyError, TypeError):  # removed or replaced meanwhile, or damaged: the run will say
+        return None
 
 
 def _files(folder: Path) -> dict[str, os.stat_result]:

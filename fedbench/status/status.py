@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedbench.config.identity import Present, mismatch
+from fedbench.config.identity import Present, identity_digest, mismatch
 from fedbench.config.places import checkpoint_of
 from fedbench.config.plan import Plan
 from fedbench.config.spec import Cell
@@ -82,7 +82,8 @@ def _status(
     rounds = plan.spec(replace(cell, seed=0)).training.rounds  # the same for all seeds, and then looked up just once
     digest = plan.run_digest(cell)
     summary = evidence.summary
-    reason = mismatch(summary, present.identity(cell, digest)) if summary else None
+    wanted = present.identity(cell, digest)
+    reason = mismatch(summary, wanted) if summary else None
     if summary and reason is None:
         detail = f"diverged in round {summary.get('diverged_round')}" if summary.get("diverged") else ""
         done, base_known = summary.get("rounds_done", rounds), summary.get("base_sha256") is not None
@@ -90,9 +91,13 @@ def _status(
 
     start = evidence.start
     own_checkpoint = evidence.saved is not None and (start is None or start[0] == digest)
+    foreign = None if own_checkpoint else "a checkpoint of another spec"
+    if own_checkpoint and evidence.saved_identity and None not in wanted.values():
+        own_checkpoint = evidence.saved_identity == identity_digest(wanted)
+        foreign = None if own_checkpoint else "a checkpoint of other data, another partition or another base"
     progress = evidence.progress if own_checkpoint or (start and start[0] == digest) else None
     own_pace = evidence.seconds_per_round() if progress else None
-    state, detail, log = _state(evidence, own_checkpoint, own_pace, locks, now, reason)
+    state, detail, log = _state(evidence, foreign, own_pace, locks, now, reason)
 
     done = progress[0] if progress and state == "running" else evidence.saved[0] if own_checkpoint else 0
     done = max(done, 0)
@@ -102,13 +107,16 @@ def _status(
 
 def _state(
     evidence: Evidence,
-    own_checkpoint: bool,
+    foreign: str | None,
     own_pace: float | None,
     locks: frozenset[int],
     now: float,
     reason: str | None,
 ) -> tuple[str, str, Path | None]:
-    """(state, detail, log) of a run that is not done; `reason` says what its results are instead, if it has any."""
+    """(state, detail, log) of a run that is not done.
+
+    `foreign` says what its checkpoint is instead of the run's own, `reason` what its results are, if it has any.
+    """
     log = evidence.newest
     path = log.path if log else None
     age = now - evidence.last_sign
@@ -123,9 +131,9 @@ def _state(
     if recent and not ended and not evidence.summary and (evidence.lock is not None or log is evidence.job):
         # on another machine, or just killed, or still making its inputs
         return "running", f"last sign {duration(max(age, 0.0))} ago, no lock on this machine", path
-    if evidence.summary or (evidence.saved and not own_checkpoint):
-        return "outdated", f"results {reason}" if evidence.summary else "a checkpoint of another spec", None
-    if own_checkpoint:
+    if evidence.summary or (evidence.saved and foreign):
+        return "outdated", f"results {reason}" if evidence.summary else foreign, None
+    if evidence.saved:
         return "resumable", log.last if log else "", path
     if log is None:
         return "missing", "", None

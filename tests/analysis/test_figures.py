@@ -20,6 +20,7 @@ from fedbench.analysis.figures.pareto import ParetoOptions
 from fedbench.analysis.figures.partitions import client_order
 from fedbench.analysis.plot import plot
 from fedbench.analysis.tables import build
+from fedbench.config.entries import Experiment, Grid
 from fedbench.errors import FedbenchError
 from fedbench.registry import FIGURES
 
@@ -446,8 +447,6 @@ def test_plot_writes_png_and_pdf(fresh):
 
 
 def test_plot_reads_only_the_experiment_that_it_draws(fresh):
-    from fedbench.config.entries import Experiment, Grid
-
     world, paths = fresh(figures=("pareto",))
     grid = Grid(dataset="digits", partition="dirichlet-0.1", model="vit", method=["fedavg"])
     world.config.experiments["other"] = Experiment(title="Other", cells=[grid], seeds=[0], figures=["pareto"])
@@ -456,6 +455,31 @@ def test_plot_reads_only_the_experiment_that_it_draws(fresh):
     assert len(plot(world.config, paths, "other")) == 2
     with pytest.raises(FedbenchError, match="not valid JSON"):
         plot(world.config, paths, "main")
+
+
+def test_plot_of_what_is_there_passes_over_experiments_without_a_run(fresh):
+    world, paths = fresh(figures=("ablation",))
+    grid = Grid(dataset="digits", partition="dirichlet-0.1", model="vit", method=["fedavg"])
+    later = Experiment(title="Later", cells=[grid], seeds=[8, 9], figures=["ablation"])
+    config = replace(world.config, experiments={"later": later, **world.config.experiments})
+    lines = []
+    files = plot(config, paths, require_all=False, log=lines.append)
+    assert [file.parent.name for file in files] == ["main", "main"]
+    assert lines == ["later: left out: 2 of 2 runs (2 not run yet)"]
+    for arguments in ({"experiment": "later", "require_all": False}, {"require_all": True}):
+        with pytest.raises(FedbenchError, match=r"no finished run of config 'fake'; the first is .*/seed8"):
+            plot(config, paths, **arguments)
+
+
+def test_letters_that_no_font_has_are_said_once(fresh, monkeypatch):
+    from fedbench.files import picture
+
+    world, paths = fresh(figures=("ablation", "fairness"), title="漢 and 字")
+    monkeypatch.setattr(picture, "_fallbacks", lambda letters: ((), frozenset(letters & set("漢字"))))
+    lines = []
+    plot(world.config, paths, log=lines.append)
+    (line,) = lines
+    assert line.startswith("no installed font has '字漢': pictures show boxes there; ")
 
 
 def test_plot_of_an_unknown_name(results):

@@ -53,6 +53,64 @@ def test_values_that_snakemake_leaves_as_text_are_read_again():
     assert load([SMOKE], assignments) == config
 
 
+TEXTS = [
+    "FedAvg #2",
+    "null",
+    "10",
+    "010",
+    "1e3",
+    "yes",
+    "true",
+    "a: b",
+    "[x]",
+    "{x}",
+    "~",
+    "x # y",
+    "'q'",
+    "- a",
+    "\U0001f600",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_from_snakemake_is_the_text_of_an_option_that_takes_text(text):
+    given = {
+        "methods": {"fedavg": {"label": text}, "new": {"method": "fedavg", "label": text}},
+        "datasets": {"faces": {"source": "image-folder", "path": text, "size": "010"}},
+        "experiments": {"communication": {"title": text, "figures": [{"figure": "sweep", "x": text, "label": text}]}},
+        "bases": {"kept": {"kind": "file", "path": text}},
+    }
+    config, assignments = from_workflow([SMOKE], given)
+    assert config.methods["fedavg"].common.label == config.methods["new"].common.label == text
+    assert config.datasets["faces"].options.path == config.bases["kept"].path == text
+    assert config.datasets["faces"].options.size == 10
+    assert config.experiments["communication"].title == text
+    assert config.figures("communication")["sweep"].options.label == text
+    assert load([SMOKE], assignments) == config
+
+
+def test_text_from_snakemake_is_a_value_where_an_option_takes_no_text():
+    given = {
+        "training": {"clip": "null", "learning_rate": "1e-3", "optimizer": "sgd", "betas": ["0.5", "0.9"]},
+        "methods": {"fedavg": {"training": {"clip": "2"}}, "fedsdg": {"rank": "3"}},
+        "datasets": {"digits": {"public": {"fraction": "null", "classes": ["1", "2"]}}},
+        "experiments": {"communication": {"figures": [{"figure": "bytes-to-target", "target": "0.5", "name": "10"}]}},
+    }
+    config, _ = from_workflow([SMOKE], given)
+    assert config.training.items() >= {"clip": None, "learning_rate": 0.001, "betas": [0.5, 0.9]}.items()
+    assert config.methods["fedavg"].common.training["clip"] == 2
+    assert config.methods["fedsdg"].options.rank == 3
+    assert config.datasets["digits"].common.public.classes == [1, 2]
+    assert config.figures("communication")["10"].options.target == 0.5
+    for given, message in [
+        ({"training": "{rounds: 3}"}, "config.training: "),
+        ({"methods": "x"}, "config.methods: "),
+        ({"name": float("nan")}, "--config name: nan is no value"),
+    ]:
+        with pytest.raises(FedbenchError, match=message):
+            from_workflow([SMOKE], given)
+
+
 def test_a_target_that_snakemake_takes_for_a_config():
     with pytest.raises(FedbenchError, match=r"seed0/summary\.json: read as a config file, .*; put targets first"):
         from_workflow([SMOKE, "results/smoke/runs/d/p/m/x/seed0/summary.json"], {})

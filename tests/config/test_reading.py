@@ -81,7 +81,7 @@ def cell(model="vit", method="fedsdg", seed=0):
         ("experiments.first.figures", [{"name": "x"}], r"first\.figures\.0\.figure: this key is required"),
         ("experiments.first.figures", [{"figure": "pareto", "axes": 1}], r"figures\.0\.axes: .* did you mean 'axis'\?"),
         ("experiments.first.figures", [{"figure": "pareto", "axis": "x"}], r"figures\.0\.axis: input should be 'both'"),
-        ("experiments.first.figures", [{"figure": "pareto", "name": "a/b"}], r"figures\.0\.name: .*match pattern"),
+        ("experiments.first.figures", [{"figure": "pareto", "name": "a/b"}], r"figures\.0\.name: a name has letters "),
         ("experiments.first.figures", ["pareto", {"figure": "pareto", "axis": "total"}], r"second figure named"),
         ("experiments.first.figures", [3], r"experiments\.first\.figures\.0: "),
         ("experiments.first.reference", "other", r"first\.reference: 'other' is in none of its cells"),
@@ -93,17 +93,25 @@ def cell(model="vit", method="fedsdg", seed=0):
         ("results", "a b", r"config\.results: a folder.s name may have letters, digits and the characters \. / _ "),
         ("results", "~/a", r"config\.results: "),
         ("results", "a'$(b)", r"config\.results: "),
-        ("channels", 3, r"config\.channels: input should be an object"),
-        ("channels", "x", r"config\.channels: input should be an object"),
-        ("channels", [], r"config\.channels: input should be an object"),
-        ("channels", None, r"config\.channels: input should be an object"),
+        ("channels", 3, r"config\.channels: input should be keys and values"),
+        ("channels", "x", r"config\.channels: input should be keys and values"),
+        ("channels", [], r"config\.channels: input should be keys and values"),
+        ("channels", None, r"config\.channels: input should be keys and values"),
         (
             "channels",
             {"dense": {"codec": "dense", "dtype": "fp16"}},
             r"channels\.dense: .*another name",
         ),
         ("nam", "x", r"config\.nam: unknown key; did you mean 'name'\?"),
-        ("datasets", {"a b": {"source": "digits"}}, r"config\.datasets"),
+        ("datasets", {"a b": {"source": "digits"}}, r"config\.datasets\.a b: a name has letters a to z and digits"),
+        *(
+            (f"{path}", text, rf"{path.replace('.', '[.]')}: text {message}")
+            for path in ("methods.fedsdg.label", "experiments.first.title")
+            for text, message in [
+                *((blank, "that can be seen") for blank in ("", "  ", "\u00a0\u3000")),
+                *((f"a{letter}b", "in one line") for letter in "\n\t\x00\x1b\x85\u2028\u202e"),
+            ]
+        ),
     ],
 )
 def test_a_mistake_is_one_line_that_names_its_place(path, value, message):
@@ -119,7 +127,7 @@ def test_usual_names_of_folders_are_accepted(name):
 
 def test_messages_about_large_configs_stay_short():
     values = changed("datasets", [{"source": "digits"}] * 500)
-    with pytest.raises(FedbenchError, match=r"config\.datasets: input should be an object") as caught:
+    with pytest.raises(FedbenchError, match=r"config\.datasets: input should be keys and values") as caught:
         config.validate(values)
     assert len(str(caught.value)) < 400
     settings = config.validate(changed("seeds", list(range(500))))
@@ -192,6 +200,49 @@ def test_yaml_exponents_are_numbers_and_duplicate_keys_errors(tmp_path):
     path.write_text("a: 1\nb: 2\na: 3\n")
     with pytest.raises(FedbenchError, match=r"line 3: .*the key 'a' is given twice"):
         config.read(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("010", 10), ("-010", -10), ("0o10", 8), ("0x1F", 31), ("1:30", "1:30"), ("190:20:30", "190:20:30")),
+        *(("1_000", "1_000"), ("0b11", "0b11"), ("yes", "yes"), ("No", "No"), ("on", "on"), ("OFF", "OFF"), ("y", "y")),
+        *(("true", True), ("False", False), ("TRUE", True), ("tRue", "tRue"), ("null", None), ("~", None), ("=", "=")),
+        *(("+5", 5), (".5", 0.5), ("1.", 1.0), ("-1E+2", -100.0), ("٣", "٣"), ("2020-01-01", "2020-01-01")),
+    ],
+)
+def test_values_are_read_as_yaml_1_2_reads_them(tmp_path, text, value):
+    path = tmp_path / "c.yaml"
+    path.write_text(f"a: {text}\nb: [{text}]\nc: '{text}'\n", encoding="utf-8")
+    expected = {"a": value, "b": [value], "c": text}
+    for found in (config.read(path), config.override({}, [f"a={text}", f"b=[{text}]", f"c='{text}'"])):
+        assert found == expected
+        assert type(found["a"]) is type(value)
+
+
+def test_what_yaml_1_1_would_have_taken_for_a_number_or_a_truth_is_a_mistake(tmp_path):
+    for path, text, message in [
+        ("training.rounds", "1:30", r"rounds: .*integer \(got '1:30'\)"),
+        ("methods.fedavg.channel", "yes", r"unknown channel 'yes'"),
+        ("training.rounds", "1_000", r"rounds: .*\(got '1_000'\)"),
+    ]:
+        with pytest.raises(FedbenchError, match=message):
+            resolve(config.validate(config.override(VALID, [f"{path}={text}"])), cell(method="fedavg"))
+
+
+def test_a_hash_begins_no_comment_in_an_override():
+    values = config.override(VALID, ["methods.fedavg.label=FedAvg #2", 'methods.other.label="a" # b', "training=#"])
+    assert values["methods"]["fedavg"]["label"] == "FedAvg #2"
+    assert values["methods"]["other"]["label"] == "a"
+    assert values["training"] == "#"
+
+
+def test_an_override_is_the_same_text_in_every_locale():
+    typed = "methods.fedavg.label=FedAvg é 漢"
+    as_bytes = typed.encode().decode("ascii", "surrogateescape")  # how Python reads it where the locale is C
+    assert config.override(VALID, [as_bytes])["methods"]["fedavg"]["label"] == "FedAvg é 漢"
+    with pytest.raises(FedbenchError, match=r"--set methods\.fedavg\.label=.*: not UTF-8 text"):
+        config.override(VALID, ["methods.fedavg.label=\udcff"])
 
 
 BROKEN = [

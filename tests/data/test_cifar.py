@@ -2,13 +2,16 @@
 
 import hashlib
 import pickle
+import shutil
 import tarfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torchvision
 
 from fedbench.config.reading import parse_entry
+from fedbench.data import _cifar
 from fedbench.data.store import TEST, TRAIN, prepare
 from fedbench.errors import FedbenchError
 from fedbench.registry import DATA_SOURCES
@@ -105,6 +108,20 @@ def test_a_failed_download_is_one_line_and_leaves_nothing(tmp_path, monkeypatch)
     assert "\n" not in str(caught.value)
     assert list((tmp_path / "root").iterdir()) == []
     assert not (tmp_path / "out").exists()
+
+
+def test_a_download_that_another_process_has_finished_first_is_not_put_inside_of_it(official, tmp_path, monkeypatch):
+    reader = torchvision.datasets.CIFAR10
+    root = tmp_path / "elsewhere"
+
+    def download(temporary, download):
+        shutil.copytree(official, Path(temporary) / reader.base_folder)
+        shutil.copytree(official, root / reader.base_folder)  # meanwhile, by somebody else
+
+    download.base_folder, download.url, download.filename = reader.base_folder, reader.url, reader.filename
+    assert _cifar._download(download, root) == root
+    assert [path.name for path in root.iterdir()] == [reader.base_folder]
+    assert not (root / reader.base_folder / reader.base_folder).exists()
 
 
 def test_sources_that_download_only_when_asked_say_so():

@@ -290,3 +290,16 @@ def test_bad_sizes_and_empty_things_are_one_line(tmp_path):
         path.write_bytes(data)
         with pytest.raises(FedbenchError, match=r"truncated or damaged|neither a folder nor"):
             open_tree(path)
+
+
+def test_an_xz_stream_that_asks_for_much_memory_is_refused(tmp_path, monkeypatch, builder):
+    path = tmp_path / "data.tar.xz"
+    with tarfile.open(path, "w:xz") as archive:
+        for name, data in builder.files(NAMES).items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    open_tree(path).close()
+    monkeypatch.setattr(_archive, "DICTIONARY_BYTES", 1 << 20)  # level 6, tarfile's, has a dictionary of 8 MiB
+    with pytest.raises(FedbenchError, match=r"data\.tar\.xz: unpacking needs more than 1,048,576 bytes of memory"):
+        open_tree(path)

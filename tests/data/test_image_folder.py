@@ -209,6 +209,9 @@ def test_client_table(builder, flat_values):
         builder.prepare(builder.write("zip", files), clients="writers/clients.csv")
     with pytest.raises(FedbenchError, match=r"no file missing\.csv"):
         builder.prepare(builder.write("zip", files), clients="missing.csv")
+    files["writers/clients.csv"] = b"path,client\n" + b"x" * 200_000 + b",w0\n"
+    with pytest.raises(FedbenchError, match=r"clients\.csv, line \d: not a CSV file \(field larger than .*\); mend it"):
+        builder.prepare(builder.write("zip", files), clients="writers/clients.csv")
     files["writers/clients.csv"] = b"image,user\n"
     with pytest.raises(FedbenchError, match="expected the columns 'path' and 'client'"):
         builder.prepare(builder.write("zip", files), clients="writers/clients.csv")

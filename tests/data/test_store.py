@@ -1,4 +1,5 @@
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -157,3 +158,18 @@ def test_dataset_json_is_plain(tmp_path):
     assert meta["domain_names"] == ["rotation-0", "rotation-90"]
     assert sum(meta["counts"]["classes"]) == sum(meta["counts"]["domains"]) == 1797
     assert set(meta["sha256"]) == {"images", "labels", "domains", "splits", "all"}
+
+
+def test_a_header_that_claims_gigabytes_is_not_read(tmp_path):
+    digits(tmp_path / "d")
+    path = tmp_path / "d" / "images.npy"
+    path.write_bytes(b"\x93NUMPY\x02\x00" + (1 << 31).to_bytes(4, "little") + b" " * 100)
+    with open(path, "r+b") as file:
+        file.truncate(1 << 32)  # sparse: all that the header claims could be read
+    tracemalloc.start()
+    try:
+        with pytest.raises(FedbenchError, match=r"images\.npy: damaged \(not a version 1\.0 NPY file\)"):
+            load_store(tmp_path / "d")
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    finally:
+        tracemalloc.stop()

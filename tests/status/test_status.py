@@ -12,6 +12,7 @@ from filelock import FileLock
 
 from fedbench.cli import commands as cli
 from fedbench.cli.status_text import failures, table, totals, totals_line
+from fedbench.config.identity import identity, identity_digest
 from fedbench.config.plan import Plan
 from fedbench.config.reading import load
 from fedbench.files.io import write_json, write_sealed
@@ -146,6 +147,29 @@ def test_checkpoint_of_another_spec_is_outdated(folders):
     folders.checkpoint(FLITE, 40)
     status = folders.status(FLITE)
     assert (status.state, status.round, status.detail) == ("outdated", 0, "a checkpoint of another spec")
+
+
+@pytest.mark.parametrize("made", ["same", "unknown base", "another base", "unreadable"])
+def test_a_checkpoint_is_judged_by_its_inputs_too(folders, made):
+    paths, cell = folders.plan.paths, folders.cells[FLITE]
+    write_json(paths.data("digits") / "dataset.json", {"sha256": {"images": "i", "all": "d"}})
+    write_json(paths.partition("digits", "dirichlet", 0) / "partition.json", {"sha256": "p"})
+    if made != "unknown base":
+        write_json(paths.base("digits", "tiny-resnet") / "base.json", {"sha256": "b"})
+    folders.started(FLITE)
+    own = identity(folders.plan.run_digest(cell), {"all": "d"}, "p", "old" if made.endswith("base") else "b")
+    header = json.dumps({"__metadata__": {"digest": identity_digest(own)}}).encode()
+    folders.checkpoint(FLITE, 40)
+    (file,) = folders.checkpoint_folder(FLITE).glob("round*")
+    if made != "unreadable":
+        file.write_bytes(len(header).to_bytes(8, "little") + header)
+    os.utime(file, (OLD, OLD))
+    status = folders.status(FLITE)
+    if made == "another base":
+        detail = "a checkpoint of other data, another partition or another base"
+        assert (status.state, status.round, status.detail) == ("outdated", 0, detail)
+    else:
+        assert (status.state, status.round) == ("resumable", 40)
 
 
 def test_damaged_summary(folders):

@@ -7,13 +7,17 @@ deficiencies; markers and line styles repeat the distinction without colour.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedbench.files.picture import drawing
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from fedbench.analysis.collect import ExperimentData
     from fedbench.config.reading import Config
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#882255", "#332288", "#8A8A2B", "#5C5C5C")
@@ -22,13 +26,13 @@ LINES = ("-", "--", "-.", (0, (1, 1)), (0, (5, 1, 1, 1, 1, 1)))
 ATTENTION, FFN = COLOURS[0], COLOURS[1]
 
 INK, MUTED, FAINT = "#222222", "#6B6B6B", "#E3E3E3"
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+SECTIONS = ("datasets", "partitions", "models", "channels", "methods")
 WIDTH = 7.0  # inches: the text width of a two-column paper
 FONT = 8.0
 
 RC = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so figures are the same everywhere
     "font.size": FONT,
-    "mathtext.fontset": "dejavusans",
     "axes.titlesize": FONT,
     "axes.titleweight": "bold",
     "axes.titlelocation": "left",
@@ -76,16 +80,31 @@ class MethodStyle:
 
 
 def styled(draw: Callable) -> Callable:
-    """Run a drawing function under the shared look, without touching matplotlib's global settings."""
+    """Run a figure's drawing function under the shared look, without touching matplotlib's global settings."""
 
     @functools.wraps(draw)
-    def wrapped(*arguments, **options):
-        from matplotlib import rc_context
-
-        with rc_context(RC):
-            return draw(*arguments, **options)
+    def wrapped(data, *arguments, **options):
+        with drawing(RC, shown_names(data)):
+            return draw(data, *arguments, **options)
 
     return wrapped
+
+
+def shown_names(data: ExperimentData) -> list[str]:
+    """Texts in an experiment's figures that may have letters of any script."""
+    config = data.config
+    entries = [entry for section in SECTIONS for entry in getattr(config, section).values()]
+    figures = [value for figure in config.figures(data.name).values() for value in vars(figure.options).values()]
+    named = [entry.common.label for entry in entries] + [data.experiment.title, *data.domains.domain, *figures]
+    return list(dict.fromkeys(text for text in named if isinstance(text, str)))
+
+
+def legend(figure: Figure, handles: Sequence, **options):
+    """A figure's legend that shows every label; matplotlib by itself leaves out those that begin with ``_``."""
+    box = figure.legend(handles, ["label"] * len(handles), **options)
+    for text, handle in zip(box.get_texts(), handles, strict=True):
+        text.set_text(handle.get_label())
+    return box
 
 
 def new_figure(width: float = WIDTH, height: float = 3.0) -> Figure:
@@ -169,6 +188,20 @@ def side_by_side(heights: Sequence[float], limit: float = 9.0) -> tuple[int, flo
     """How many tasks (of these heights, inches) stand beside each other so that a figure does not get too long, and how
     much wider than one they are together."""
     return (2, 1.7) if len(heights) > 1 and sum(heights) > limit else (1, 1.0)
+
+
+def powers_of_ten(axis) -> None:
+    """Write the ticks of a logarithmic axis over many decades as 10⁻³, without mathematics, which labels never are."""
+    from matplotlib.ticker import LogFormatterSciNotation
+
+    class Powers(LogFormatterSciNotation):
+        def __call__(self, value, position=None):
+            text = re.sub(r"^\$\\mathdefault\{(.*)\}\$$", r"\1", super().__call__(value, position))
+            text = text.replace(r"\times", "×")
+            return re.sub(r"\^\{(.*)\}", lambda power: power[1].translate(SUPERSCRIPTS), text)
+
+    axis.set_major_formatter(Powers())
+    axis.set_minor_formatter(Powers(labelOnlyBase=False))
 
 
 def plain_log_scale(axes) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fedbench.analysis.budget import BUDGET, Spent, pools, within_budget
 from fedbench.analysis.figures._rows import row_panels, row_remark, row_text
-from fedbench.analysis.figures._style import MUTED, method_rows, method_styles, percent_axis, styled
+from fedbench.analysis.figures._style import MUTED, legend, method_rows, method_styles, percent_axis, styled
 from fedbench.analysis.text import human_bytes, percent
 from fedbench.options import PositiveFloat, options
 from fedbench.registry import FIGURES
@@ -38,7 +38,7 @@ def draw(data: ExperimentData, options: ByteBudgetOptions = ByteBudgetOptions())
     for axes, task, spent in zip(everywhere, data.tasks, found, strict=True):
         _panel(axes, data, task, spent, _sharers(data, task, options))
         axes.set_xlabel(f"Accuracy at {human_bytes(options.budget)} ({who}), %")
-    figure.legend(handles=_key(), loc="outside lower center", ncols=2 if len(found) == 1 else 4)
+    legend(figure, _key(), loc="outside lower center", ncols=2 if len(found) == 1 else 4)
     return figure
 
 

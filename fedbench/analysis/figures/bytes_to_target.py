@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData
+    from fedbench.config.figures import Asked
 
 
 @options
@@ -53,6 +54,15 @@ def draw(data: ExperimentData, options: BytesToTargetOptions = BytesToTargetOpti
         else:
             remark(axes, "no method that sends bytes reaches the target")
     return figure
+
+
+def _objection(options: BytesToTargetOptions, asked: Asked) -> str | None:
+    if options.target == "reference" and asked.experiment.reference is None:
+        return f"the experiment has no reference; set experiments.{asked.name}.reference or give the figure a target"
+    return None
+
+
+draw.objection = _objection
 
 
 def _title(task: str, target: float) -> str:

@@ -10,8 +10,9 @@ from fedbench.analysis.figures._rows import fewer_seeds
 from fedbench.analysis.figures._style import FONT, INK, WIDTH, new_figure, remark, styled
 from fedbench.analysis.text import percent
 from fedbench.errors import FedbenchError
+from fedbench.files.picture import printable
 from fedbench.options import options
-from fedbench.registry import FIGURES
+from fedbench.registry import DATA_SOURCES, FIGURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData, Setting
+    from fedbench.config.figures import Asked
 
 
 @options
@@ -55,6 +57,17 @@ def draw(data: ExperimentData, options: DomainsOptions = DomainsOptions()) -> Fi
         which = "own weights" if data.experiment.metric == "personal" else "shared weights"
         _colour_bar(figure, grid[:, 0].tolist(), shown, f"Gain over the base, points\n({which})")
     return figure
+
+
+def _objection(options: DomainsOptions, asked: Asked) -> str | None:
+    datasets = {spec.dataset.name: spec.dataset for spec in asked.specs}.values()
+    sources = [(DATA_SOURCES[dataset.common.source].target, dataset.options) for dataset in datasets]
+    if all(hasattr(source, "domains") and source.domains(own) == 1 for source, own in sources):
+        return "its data have one domain; add data of several"
+    return None
+
+
+draw.objection = _objection
 
 
 def by_domain(data: ExperimentData, task: Setting) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -98,7 +111,7 @@ def _panel(
                 color="white" if dark else INK,
                 weight="bold" if value == best[domain] else "normal",
             )
-    axes.set_xticks(range(len(accuracy.columns)), accuracy.columns)
+    axes.set_xticks(range(len(accuracy.columns)), [printable(domain) for domain in accuracy.columns])
     counted = zip(accuracy.index, fewer_seeds(seeds[accuracy.index]), strict=True)
     axes.set_yticks(range(len(accuracy)), [data.methods[method] + fewer for method, fewer in counted])
     axes.tick_params(length=0)

@@ -13,6 +13,7 @@ from fedbench.analysis.figures._style import (
     WIDTH,
     MethodStyle,
     facets,
+    legend,
     method_styles,
     new_figure,
     percent_axis,
@@ -62,7 +63,7 @@ def draw(data: ExperimentData, options: FairnessOptions = FairnessOptions()) -> 
     everywhere[0].set_xlim(worst - 0.03, 1.02)  # all panels share it
     for axes in everywhere[-columns:]:
         axes.set_xlabel("Client's own test accuracy, %")
-    figure.legend(handles=_key(), loc="outside lower center", ncols=4 if columns == 2 else 2, columnspacing=1.2)
+    legend(figure, _key(), loc="outside lower center", ncols=4 if columns == 2 else 2, columnspacing=1.2)
     return figure
 
 

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING
 from fedbench.analysis.figures._style import (
     WIDTH,
     MethodStyle,
+    legend,
     method_styles,
     new_figure,
     plain_log_scale,
+    powers_of_ten,
     remark,
     styled,
 )
 from fedbench.errors import FedbenchError
 from fedbench.options import options
-from fedbench.registry import FIGURES
+from fedbench.registry import FIGURES, METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData, Setting
+    from fedbench.config.figures import Asked
 
 MARKS = 8  # markers along a line
 COLUMNS = {"gate_drift": "Drift of the gates\n(|Δm| per participation)", "gate_gradient_variance": "Variance of ∂L/∂a"}
@@ -63,8 +66,19 @@ def draw(data: ExperimentData, options: GateDynamicsOptions = GateDynamicsOption
         axes.set_xlabel("Round")
     if handles:
         columns = min(4, len(handles)) if max(map(len, handles)) < 26 else 2
-        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
+        legend(figure, list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
+
+
+def _objection(options: GateDynamicsOptions, asked: Asked) -> str | None:
+    for spec in asked.specs:
+        follows = "gate_gradient_variance" in METHODS[spec.method.common.method].target.columns
+        if follows and getattr(spec.method.options, "gate", None) != "fixed":
+            return None
+    return "none of its methods has learned gates; add one (fedsdg)"
+
+
+draw.objection = _objection
 
 
 def followed(data: ExperimentData, task: Setting) -> dict[str, pd.DataFrame]:
@@ -83,6 +97,7 @@ def _panel(
         plain_log_scale(axes)
     else:  # may fall over many decades
         axes.set_yscale("log")
+        powers_of_ten(axes.yaxis)
     for place, (method, rounds) in enumerate(courses.items()):
         style = styles[method]
         by_round = rounds[rounds[column] > 0].groupby("round")[column]  # zero has no logarithm

@@ -12,13 +12,14 @@ from fedbench.analysis.figures._style import (
     MUTED,
     facet_size,
     facets,
+    legend,
     new_figure,
     remark,
     styled,
 )
 from fedbench.errors import FedbenchError
 from fedbench.options import options
-from fedbench.registry import FIGURES
+from fedbench.registry import FIGURES, METHODS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData, Setting
+    from fedbench.config.figures import Asked
 
 LOW, HIGH = 0.1, 0.9  # quantiles of the outer band
 
@@ -79,8 +81,17 @@ def draw(data: ExperimentData, options: GatesOptions = GatesOptions()) -> Figure
     everywhere[0].set_ylim(0, 1.22 * top)  # no band is cut, and none runs under the text in the corner
     everywhere[0].yaxis.set_major_locator(FixedLocator(MaxNLocator(5).tick_values(0, top)))
     note = _bands()
-    figure.legend(handles=[*handles.values(), *note], loc="outside lower center", ncols=2 if single else 4)
+    legend(figure, [*handles.values(), *note], loc="outside lower center", ncols=2 if single else 4)
     return figure
+
+
+def _objection(options: GatesOptions, asked: Asked) -> str | None:
+    if not any("gates.csv" in METHODS[spec.method.common.method].target.tables for spec in asked.specs):
+        return "none of its methods has gates; add one (fedsdg)"
+    return None
+
+
+draw.objection = _objection
 
 
 def _title(data: ExperimentData, task: Setting, method: str) -> str:

@@ -16,9 +16,11 @@ from fedbench.analysis.figures._style import (
     MUTED,
     WIDTH,
     MethodStyle,
+    legend,
     method_styles,
     new_figure,
     plain_log_scale,
+    powers_of_ten,
     styled,
 )
 from fedbench.errors import FedbenchError
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData
+    from fedbench.config.figures import Asked
 
 SCALES = tuple(float(c) for c in np.logspace(-1, 1, 20))  # c = 1 is not among them: no change has no logarithm
 GATE = 0.3
@@ -94,8 +97,17 @@ def draw(data: ExperimentData, options: IdentifiabilityOptions = Identifiability
     )
     slope.set_ylabel("|∂L/∂a| relative to c = 1")
     columns = min(3, len(handles)) if max(map(len, handles)) < 36 else 2
-    figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
+    legend(figure, list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
+
+
+def _objection(options: IdentifiabilityOptions, asked: Asked) -> str | None:
+    if all(getattr(spec.method.options, "alignment", None) is None for spec in asked.specs):
+        return "none of its methods aligns a private branch; add fedsdg with and without alignment"
+    return None
+
+
+draw.objection = _objection
 
 
 def alignments(data: ExperimentData) -> dict[str, str]:
@@ -195,6 +207,7 @@ def _panel(
     axes.set_xscale("log")
     if name == "output":
         axes.set_yscale("log")
+        powers_of_ten(axes.yaxis)
     else:
         plain_log_scale(axes)
     axes.xaxis.set_major_locator(FixedLocator([0.1, 0.3, 1, 3, 10]))

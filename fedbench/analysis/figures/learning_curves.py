@@ -11,6 +11,7 @@ from fedbench.analysis.figures._style import (
     WIDTH,
     MethodStyle,
     base_line,
+    legend,
     method_styles,
     new_figure,
     panel_title,
@@ -74,12 +75,12 @@ def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOp
             left.set_xlabel("Round")
             right.set_xlabel("Cumulative bytes up and down, all clients (log)")
         percent_axis(left.yaxis)
+        handles |= {handle.get_label(): handle for handle in left.lines}
         for axes in (left, right):
             base_line(axes, base)
-        handles |= {handle.get_label(): handle for handle in left.lines if not handle.get_label().startswith("_")}
     if handles:
         columns = min(4 * abreast, len(handles)) if max(map(len, handles)) < 26 else 3 * abreast
-        figure.legend(handles=list(handles.values()), loc="outside lower center", ncols=columns)
+        legend(figure, list(handles.values()), loc="outside lower center", ncols=columns)
     return figure
 
 

@@ -11,6 +11,7 @@ from fedbench.analysis.figures._style import (
     MUTED,
     facet_size,
     facets,
+    legend,
     method_styles,
     new_figure,
     percent_axis,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData, Setting
+    from fedbench.config.figures import Asked
 
 
 @options
@@ -64,8 +66,17 @@ def draw(data: ExperimentData, options: NewcomersOptions = NewcomersOptions()) -
             axes.set_yticklabels([])
         beside = list(measured)
     epochs = sorted({own_epochs(data, cell) for cell in data.runs[VARIANT].drop_duplicates().to_dict("records")})
-    figure.legend(handles=_key(epochs), loc="outside lower center", ncols=3 if len(data.tasks) > 1 else 1)
+    legend(figure, _key(epochs), loc="outside lower center", ncols=3 if len(data.tasks) > 1 else 1)
     return figure
+
+
+def _objection(options: NewcomersOptions, asked: Asked) -> str | None:
+    if not any(spec.training.held_out for spec in asked.specs):
+        return "none of its runs holds clients out; give its partitions training.held_out"
+    return None
+
+
+draw.objection = _objection
 
 
 def own_epochs(data: ExperimentData, cell: Mapping[str, str]) -> int:

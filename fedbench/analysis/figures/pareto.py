@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from fedbench.analysis.budget import pools
+from fedbench.analysis.budget import pools, sends
 from fedbench.analysis.figures._byte_axis import ByteAxis, byte_axis, byte_ticks, bytes_scale
 from fedbench.analysis.figures._labels import label_points
 from fedbench.analysis.figures._panels import Panel, panels
@@ -18,6 +18,7 @@ from fedbench.analysis.figures._style import (
     WIDTH,
     facet_size,
     facets,
+    legend,
     method_styles,
     new_figure,
     panel_title,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData
+    from fedbench.config.figures import Asked
 
 CEILING = (0, (4, 2))
 DOMINATED = "#A8A8A8"
@@ -79,13 +81,24 @@ def draw(data: ExperimentData, options: ParetoOptions = ParetoOptions()) -> Figu
     numbers = {method: str(place) for place, method in enumerate(placed, 1)} if crowded else {}
     key = _key(data, points)
     if numbers:
-        figure.legend(handles=_numbered(data, numbers), loc="outside lower center", ncols=4, columnspacing=1.5)
+        legend(figure, _numbered(data, numbers), loc="outside lower center", ncols=4, columnspacing=1.5)
     where = "outside upper center" if numbers else "outside lower center"
-    figure.legend(handles=key, loc=where, ncols=3 if len(axes) == 1 or len(key) > 5 else 5, columnspacing=1.5)
+    legend(figure, key, loc=where, ncols=3 if len(axes) == 1 or len(key) > 5 else 5, columnspacing=1.5)
     for facet, some, axis in zip(axes, points, drawn, strict=True):
         if axis is not None:
             _write_labels(facet, data, some, axis, numbers)
     return figure
+
+
+def _objection(options: ParetoOptions, asked: Asked) -> str | None:
+    for names in dict.fromkeys((spec.dataset.name, spec.partition.name) for spec in asked.specs):
+        here = [spec for spec in asked.specs if (spec.dataset.name, spec.partition.name) == names]
+        if not any(sends(spec) for spec in here):
+            return f"no method on {' with '.join(names)} sends anything; add one that does"
+    return None
+
+
+draw.objection = _objection
 
 
 def _points(data: ExperimentData, panel: Panel, options: ParetoOptions) -> list[Point]:

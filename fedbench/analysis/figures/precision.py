@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedbench.analysis.budget import sends
 from fedbench.analysis.figures._style import (
     COLOURS,
     LINES,
@@ -13,6 +14,7 @@ from fedbench.analysis.figures._style import (
     MUTED,
     WIDTH,
     base_line,
+    legend,
     new_figure,
     panel_title,
     percent_axis,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.analysis.collect import ExperimentData, Setting
+    from fedbench.config.figures import Asked
 
 CLOSE = 0.05
 DODGE = 0.12  # octaves between codings of equal precision, so that they do not hide each other
@@ -82,8 +85,17 @@ def draw(data: ExperimentData, options: PrecisionOptions = PrecisionOptions()) -
         best = max((rung.accuracy.mean for rung in rungs if rung.accuracy.n), default=1.0)
         pair[1].set_ylim(best - CLOSE, best + 0.2 * CLOSE)
     key = _key(families, looks, diverged=any(rung.diverged for rung in every))
-    figure.legend(handles=key, loc="outside lower center", ncols=2)
+    legend(figure, key, loc="outside lower center", ncols=2)
     return figure
+
+
+def _objection(options: PrecisionOptions, asked: Asked) -> str | None:
+    if not any(sends(spec) for spec in asked.specs):
+        return "none of its methods sends anything; add one that does"
+    return None
+
+
+draw.objection = _objection
 
 
 def _rungs(data: ExperimentData, task: Setting) -> list[Rung]:

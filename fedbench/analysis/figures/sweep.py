@@ -17,6 +17,7 @@ from fedbench.analysis.figures._style import (
     MethodStyle,
     base_line,
     facets,
+    legend,
     method_styles,
     new_figure,
     panel_title,
@@ -27,7 +28,7 @@ from fedbench.analysis.figures._style import (
 from fedbench.analysis.figures._sweep_axis import SweepAxis, show_sweep_axis, sweep_axis
 from fedbench.analysis.statistics import estimate
 from fedbench.errors import FedbenchError
-from fedbench.options import options
+from fedbench.options import Label, options
 from fedbench.registry import FIGURES
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from fedbench.analysis.collect import ExperimentData
     from fedbench.analysis.resolved import Variant
+    from fedbench.config.figures import Asked
 
 BYTES = {"per-client": "bytes_per_client", "total": "bytes_total"}
 
@@ -53,7 +55,7 @@ class SweepOptions:
     """Spacing of numbers on the horizontal axis; words always stand at equal distances."""
     bytes: Literal["per-client", "total"] | None = None
     """Bytes, up and down over the whole run, to show in a second panel."""
-    label: str | None = None
+    label: Label | None = None
     """Name of the horizontal axis; the key's last part where not given."""
 
 
@@ -106,8 +108,31 @@ def draw(data: ExperimentData, options: SweepOptions) -> Figure:
             show_sweep_axis(one, axis, label, "IID" if options.x == "partition.alpha" else "∞")
     handles = _key([line for lines in drawn for line in lines])
     many = 4 if columns > 1 and max(len(handle.get_label()) for handle in handles) < 22 else columns + 1
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(many, len(handles)))
+    legend(figure, handles, loc="outside lower center", ncols=min(many, len(handles)))
     return figure
+
+
+def _objection(options: SweepOptions, asked: Asked) -> str | None:
+    from fedbench.analysis.resolved import AXES, VARIANT, unknown_key, variant
+
+    keys = (options.x, *options.series)
+    specs = {spec.cell: {key: value for key, value in spec.full.items() if key != "seed"} for spec in asked.specs}
+    for key in keys:
+        if unknown := unknown_key(specs.values(), key):
+            return f"{unknown}; name another key"
+    together = {AXES[section] for section in (key.split(".")[0] for key in keys) if section in AXES}
+    panels: dict[tuple, list[Variant]] = {}
+    for cell, spec in specs.items():
+        panel = tuple(getattr(cell, axis) for axis in VARIANT[:3] if axis not in together)
+        panels.setdefault(panel, []).append(variant(cell.method, spec, None, *keys))
+    for found in panels.values():
+        for members in _grouped(found).values():
+            if clash := _clash(members, options):
+                return clash
+    return None
+
+
+draw.objection = _objection
 
 
 def _lines(
@@ -118,13 +143,10 @@ def _lines(
     of_series: dict[tuple, MethodStyle] = {}
     panels_lines = []
     for some in found:
-        grouped: dict[tuple, list[Variant]] = {}
-        for variant in some:
-            in_series = variant.x is not None and variant.series
-            grouped.setdefault(tuple(variant.series.items()) if in_series else (variant.method,), []).append(variant)
         lines = []
-        for key, members in grouped.items():
-            _check_apart(members, options, where)
+        for key, members in _grouped(some).items():
+            if clash := _clash(members, options):
+                raise FedbenchError(f"{where}: {clash}")
             if members[0].x is None or not members[0].series:
                 method = members[0].method
                 lines.append(Line(data.methods[method], of_methods[method], members))
@@ -137,7 +159,16 @@ def _lines(
     return panels_lines
 
 
-def _check_apart(variants: Sequence[Variant], options: SweepOptions, where: str) -> None:
+def _grouped(variants: Sequence[Variant]) -> dict[tuple, list[Variant]]:
+    """The variants of each line, by the values of its series or by its method."""
+    grouped: dict[tuple, list[Variant]] = {}
+    for variant in variants:
+        in_series = variant.x is not None and variant.series
+        grouped.setdefault(tuple(variant.series.items()) if in_series else (variant.method,), []).append(variant)
+    return grouped
+
+
+def _clash(variants: Sequence[Variant], options: SweepOptions) -> str | None:
     """Two variants at one place of one line would hide each other: say what tells them apart."""
     from fedbench.analysis.resolved import difference
 
@@ -145,10 +176,11 @@ def _check_apart(variants: Sequence[Variant], options: SweepOptions, where: str)
     for variant in variants:
         other = seen.setdefault(variant.x, variant)
         if other is not variant:
-            raise FedbenchError(
-                f"{where}: {other.method} and {variant.method} are both at {options.x} = {variant.x} of one line; they "
+            return (
+                f"{other.method} and {variant.method} are both at {options.x} = {variant.x} of one line; they "
                 f"differ in {difference(other.spec, variant.spec)}: add it to series"
             )
+    return None
 
 
 def _accuracy(axes: Axes, lines: Sequence[Line], axis: SweepAxis, headline: str) -> None:
