@@ -15,10 +15,12 @@ from typing import Any
 from fedbench.config import papers
 from fedbench.config import reading as configs
 from fedbench.config.entries import Experiment
+from fedbench.config.plain_yaml import SCIENTIFIC
 from fedbench.config.reading import Config
 from fedbench.config.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve, seeded
 from fedbench.errors import FedbenchError, nearest
 from fedbench.files import products
+from fedbench.files.io import write_text
 
 RUN_FILES = ("rounds.csv", "clients.csv", "summary.json")
 
@@ -251,6 +253,38 @@ def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tupl
             raise FedbenchError(f"{file}: read as a config file, since it follows --configfile; put targets first")
     assignments = [f"{key}={json.dumps(_reread(value))}" for key, value in given.items()]
     return configs.load(files, assignments), assignments
+
+
+def write_given(given: Mapping[str, Any], path: Path) -> Path:
+    """Write a config that another workflow hands over to its module, so that commands can read it.
+
+    Parameters
+    ----------
+    given : the module's ``config:``, as Snakemake has read it
+    path : the file, replaced if it is there
+
+    Returns
+    -------
+    path
+
+    Raises
+    ------
+    FedbenchError
+        If nothing was handed over.
+    """
+    if not given:
+        raise FedbenchError("this module has no config: give it one, `config: config` or a part of that")
+    write_text(path, json.dumps(_numbered(given), indent=1, default=str) + "\n")
+    return path
+
+
+def _numbered(value: Any) -> Any:
+    """The value with 1e-3 as a number: Snakemake's YAML takes it for text."""
+    if isinstance(value, Mapping):
+        return {key: _numbered(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_numbered(inner) for inner in value]
+    return float(value) if isinstance(value, str) and SCIENTIFIC.match(value) else value
 
 
 def _reread(value: Any) -> Any:
