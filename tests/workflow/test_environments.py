@@ -47,6 +47,12 @@ def test_conda_environment_has_the_pinned_versions():
     assert set(conda) == {name for name in names(project()["dependencies"]) if not name.startswith("snakemake")}
 
 
+def test_the_container_gets_every_file_that_the_package_names():
+    listed = (ROOT / "envs/fedbench.def").read_text().partition("%files")[2].partition("%post")[0]
+    copied = {line.split()[0] for line in listed.splitlines() if line.strip()}
+    assert {"fedbench", "pyproject.toml", project()["readme"], *project()["license-files"]} <= copied
+
+
 def test_the_documented_method_works(tmp_path):
     source = re.search(r"```python\n(.*?)```", (ROOT / "docs/extending.md").read_text(), re.DOTALL)[1]
     (tmp_path / "sparse_prox.py").write_text(source)
