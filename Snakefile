@@ -10,20 +10,10 @@ include: "workflow/rules/common.smk"
 
 # Everything by name, not the report alone: Snakemake does not miss a deleted file if what was made from it is there.
 rule all:
-    default_target: True
     input:
         FIXED_FILES,
         map(plan.target, plan.cells),
-
-
-# Seconds each and no GPU: not worth the wait in a cluster's queue. What takes memory or minutes is a job. Where Snakemake
-# should not start them all at once, as on a login node, a profile limits their resource `login`.
-localrules:
-    all,
-    partition,
-    aggregate,
-    figure,
-    report,
+    localrule: True
 
 
 # The end of a long output should say what failed and why, not only how much.
@@ -38,4 +28,8 @@ include: "workflow/rules/base.smk"
 include: "workflow/rules/run.smk"
 include: "workflow/rules/analysis.smk"
 include: "workflow/rules/report.smk"
-include: "workflow/rules/unknown.smk"
+
+
+if not is_module:  # any other name may be a target of the workflow that uses this one
+
+    include: "workflow/rules/unknown.smk"

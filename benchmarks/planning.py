@@ -48,9 +48,7 @@ def same_shape() -> str:
     names = f"""
 RESULTS = "results"
 envs = "{ROOT}/envs/fedbench.yaml"
-wildcard_constraints:
-    **{{name: "[A-Za-z0-9][A-Za-z0-9._+-]*" for name in ("dataset", "partition", "model", "method")}},
-    seed="[0-9]+",
+NAME, SEED = "[A-Za-z0-9][A-Za-z0-9._+-]*", "[0-9]+"
 RUNS = [
     f"results/runs/d{{d}}/p{{p}}/vit/m{{m}}/seed{{s}}/summary.json"
     for d in range({DATASETS}) for p in range({PARTITIONS}) for m in range({METHODS}) for s in range({SEEDS})

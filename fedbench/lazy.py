@@ -6,6 +6,7 @@ Plug-in files therefore say ``from fedbench.lazy import torch`` and use it insid
 """
 
 import importlib
+from typing import TYPE_CHECKING
 
 
 class LazyModule:
@@ -20,5 +21,9 @@ class LazyModule:
         return value
 
 
-torch = LazyModule("torch")
-functional = LazyModule("torch.nn.functional")
+if TYPE_CHECKING:
+    import torch
+    import torch.nn.functional as functional
+else:
+    torch = LazyModule("torch")
+    functional = LazyModule("torch.nn.functional")

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import cache, partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
@@ -19,12 +19,15 @@ SHOWN = 200  # characters of a wrong value that a message repeats
 
 # Unknown keys and silent conversions ("3" for 3, 1 for true) are errors; docstrings under fields
 # become the descriptions in the schema and the docs.
-options = partial(
-    dataclass,
-    frozen=True,
-    kw_only=True,
-    config=ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True),
-)
+if TYPE_CHECKING:  # a partial hides from type checkers what it makes
+    from dataclasses import dataclass as options
+else:
+    options = partial(
+        dataclass,
+        frozen=True,
+        kw_only=True,
+        config=ConfigDict(extra="forbid", strict=True, use_attribute_docstrings=True),
+    )
 
 
 def _number(value):

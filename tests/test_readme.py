@@ -37,3 +37,17 @@ def test_the_readme_has_commands_of_every_kind():
     found = [words[:2] for command in commands() if (words := shlex.split(command, comments=True))]
     assert {words[1] for words in found if words[0].endswith("fedbench")} >= {"train", "cells", "aggregate", "plot"}
     assert sum(words[0].endswith("snakemake") for words in found) >= 4
+
+
+def test_what_the_readme_says_was_measured_is_in_the_evidence():
+    findings = (ROOT / "README.md").read_text().partition("we have measured")[2].partition("## ")[0]
+    numbers = set(re.findall(r"−?\d+\.\d(?: ± \d+\.\d)?", findings))
+    assert len(numbers) >= 10
+    evidence = (ROOT / "docs/evidence.md").read_text()
+    assert not {number for number in numbers if number not in evidence}
+
+
+def test_pictures_of_the_readme_are_there_and_small():
+    pictures = re.findall(r"docs/[\w-]+\.(?:png|svg)", (ROOT / "README.md").read_text())
+    assert len(pictures) == 3
+    assert all((ROOT / picture).stat().st_size <= 150_000 for picture in pictures)

@@ -108,7 +108,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def pareto_frontier(cost: Sequence[float], value: Sequence[float]) -> np.ndarray:
+def pareto_frontier(cost: Sequence[float] | np.ndarray, value: Sequence[float] | np.ndarray) -> np.ndarray:
     """Mark the points that no other point beats: at most their cost, at least their value, one of them strictly.
 
     Equal points are all on the frontier or all off it; a point with a NaN is never on it.

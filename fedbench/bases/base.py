@@ -91,7 +91,7 @@ def make_base(
     started = time.perf_counter()
     classifier = make_model(spec.model, store.shape, store.classes, seed=0 if base is None else base.seed)
     if base is None:
-        record = {"origin": "random", "head": "new"}
+        record: dict[str, Any] = {"origin": "random", "head": "new"}
     elif base.kind == "pretrain":
         record = _train(classifier, spec, store, torch.device(device), progress, checkpoint, label)
     else:

@@ -21,6 +21,7 @@ from fedbench.config.reading import Config
 from fedbench.config.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve, seeded
 from fedbench.errors import FedbenchError, nearest
 from fedbench.files import products
+from fedbench.files.io import write_text
 
 RUN_FILES = ("rounds.csv", "clients.csv", "summary.json")
 
@@ -256,6 +257,29 @@ def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tupl
     known = configs.merge(*(configs.read(Path(file)) for file in files))
     assignments = [f"{key}={_as_json(key, value)}" for key, value in typed(given, known).items()]
     return configs.validate(configs.override(known, assignments)), assignments
+
+
+def write_given(given: Mapping[str, Any], path: Path) -> Path:
+    """Write a config that another workflow hands over to its module, so that commands can read it.
+
+    Parameters
+    ----------
+    given : the module's ``config:``, as Snakemake has read it, with 1e-3 as text
+    path : the file, replaced if it is there
+
+    Returns
+    -------
+    path
+
+    Raises
+    ------
+    FedbenchError
+        If nothing was handed over.
+    """
+    if not given:
+        raise FedbenchError("this module has no config: give it one, `config: config` or a part of that")
+    write_text(path, json.dumps(typed(given, {}), indent=1, default=str) + "\n")
+    return path
 
 
 def _as_json(key: str, value: Any) -> str:

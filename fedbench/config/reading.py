@@ -297,7 +297,8 @@ def _decoded(assignment: str) -> str:
 
 def _steps(path: str, values: Any, where: str) -> list[str]:
     """The keys that a dotted path goes through."""
-    parts, steps = path.split("."), []
+    parts = path.split(".")
+    steps: list[str] = []
     while parts:
         known = values if isinstance(values, Mapping) else {}
         length = next((n for n in range(len(parts), 0, -1) if ".".join(parts[:n]) in known), 1)

@@ -147,8 +147,8 @@ def cells(config: Config, experiment: str | None = None) -> list[Cell]:
         for grid in entry.cells:
             axes = [listed(getattr(grid, field.name)) for field in fields(grid)]
             for seed in entry.seeds or config.seeds:
-                for names in itertools.product(*axes):
-                    found[Cell(*names, seed=seed)] = None
+                for dataset, partition, model, method in itertools.product(*axes):
+                    found[Cell(dataset, partition, model, method, seed)] = None
     return list(found)
 
 

@@ -63,7 +63,7 @@ class _Zip(Tree):
             raise FedbenchError(f"{self.path}: {name} is encrypted; pack the archive again without a password")
         # With other methods, the zip module inflates all that a few bytes hold at once, however much that is.
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            method = zipfile.compressor_names.get(info.compress_type, info.compress_type)
+            method = zipfile.compressor_names.get(info.compress_type, info.compress_type)  # type: ignore[attr-defined]  # public, not in typeshed
             raise FedbenchError(f"{self.path}: {name} is compressed by {method}; pack the archive again with deflate")
         if info.is_dir():
             self.folders.add(name)
@@ -125,7 +125,7 @@ class _Tar(Tree):
 
     def _open(self) -> None:
         try:
-            self._archive = tarfile.TarFile(fileobj=self._stream)
+            self._archive = tarfile.TarFile(fileobj=self._stream)  # type: ignore[arg-type]  # reading needs no write()
         except FedbenchError:
             raise
         except Exception:  # as many kinds as there are compressions
@@ -150,7 +150,7 @@ class _Tar(Tree):
             _add(self._members, self.path, name, member)
         else:
             raise _special(self.path, name)
-        if len(self._archive.members) > MEMBERS:
+        if len(self._archive.members) > MEMBERS:  # type: ignore[attr-defined]  # not in typeshed
             raise _many(self.path)
 
     def _check_end(self) -> None:

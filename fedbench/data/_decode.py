@@ -219,7 +219,7 @@ def _deep(image: Image.Image) -> bool:
     """Whether a file has more than 8 bits per channel, which Pillow passes over in silence for colours."""
     if any(bits > 8 for bits in getattr(image, "tag_v2", {}).get(TIFF_BITS, ())):
         return True
-    for tile in image.tile:
+    for tile in getattr(image, "tile", ()):  # of images that come from files
         arguments = tile[3] if isinstance(tile[3], tuple) else (tile[3],)
         if any(re.search(r";16[BLNS]", str(argument)) for argument in arguments):
             return True

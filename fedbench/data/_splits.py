@@ -67,7 +67,7 @@ def test_split(
     return splits
 
 
-test_split.__test__ = False  # a name that pytest would otherwise collect
+test_split.__test__ = False  # type: ignore[attr-defined]  # a name that pytest would otherwise collect
 
 
 def check_labels(labels: np.ndarray, splits: np.ndarray, class_names: tuple[str, ...], where: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from fedbench.errors import FedbenchError
 
 
-def check_spec(path: Path, stored: Any, wanted: dict[str, Any] | None, command: str) -> None:
+def check_spec(path: Path, stored: Any, wanted: Mapping[str, Any] | None, command: str) -> None:
     """Refuse an artifact that was made from another spec, naming the first key that differs."""
     if wanted is None:
         return

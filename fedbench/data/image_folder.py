@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -61,7 +61,7 @@ class ImageFolder:
 
         with open_tree(data_root / options.path) as tree:
             layout, items = lay_out(tree, options.layout, options.lists)
-            meta = {"path": options.path, "layout": layout}
+            meta: dict[str, Any] = {"path": options.path, "layout": layout}
             groups = None
             if options.clients is not None:
                 groups, meta["clients"] = client_table(tree, options.clients, items)

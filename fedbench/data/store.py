@@ -227,9 +227,9 @@ def _verify(
             found["images"] = hashlib.file_digest(file, "sha256").hexdigest()
     for name in (*arrays, "images"):
         if name in found and found[name] != recorded.get(name):
-            file = "images.npy" if name == "images" else "arrays.npz"
+            damaged = "images.npy" if name == "images" else "arrays.npz"
             raise FedbenchError(
-                f"{path / file}: damaged ({name} and their SHA-256 differ); delete the folder and prepare again"
+                f"{path / damaged}: damaged ({name} and their SHA-256 differ); delete the folder and prepare again"
             )
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedbench.doctor.finding import Finding
+from fedbench.doctor.finding import Finding, Level
 from fedbench.doctor.profile import Profile, read
 from fedbench.errors import FedbenchError, nearest
 from fedbench.site.programs import ask
@@ -31,7 +31,7 @@ def slurm(root: Path, site: Path | None) -> Iterator[Finding]:
     root : folder of the Snakefile and the profile
     site : a site's own settings, which say that the cluster is meant: what keeps jobs from running is then ``missing``
     """
-    level = "missing" if site else "warning"
+    level: Level = "missing" if site else "warning"
     try:
         profile = read(root / "slurm/config.yaml", site)
         yield from profile.unknown_rules(root)

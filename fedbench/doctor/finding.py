@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+Level = Literal["ok", "warning", "missing"]
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -16,7 +18,7 @@ class Finding:
     fix : what to do, empty for ``ok``
     """
 
-    level: Literal["ok", "warning", "missing"]
+    level: Level
     what: str
     text: str
     fix: str = ""

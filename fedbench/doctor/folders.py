@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedbench.doctor.finding import Finding
+from fedbench.doctor.finding import Finding, Level
 from fedbench.site.progress import size
 
 NEEDED_BYTES, WISHED_BYTES = 1e9, 20e9
@@ -42,7 +42,7 @@ def usable(what: str, path: Path, option: str) -> Iterator[Finding]:
         fix = f"give a {option} whose file system has locks, or never start one run twice at a time"
         yield Finding("warning", what, f"{place}: files cannot be locked", fix)
     if free < WISHED_BYTES:
-        level = "missing" if free < NEEDED_BYTES else "warning"
+        level: Level = "missing" if free < NEEDED_BYTES else "warning"
         yield Finding(level, what, f"{place}: only {size(free)} free", f"free some space or give another {option}")
     else:
         yield Finding("ok", what, f"{place}: writable, {size(free)} free")

@@ -68,8 +68,10 @@ class State:
 
 TREES = ("shared", "server", "channel")
 CLIENT_TREES = ("private", "memory")
-VALUES = ("round_number", "update_bytes", "rows", "accuracies", "domains", "tail", "domain_tail")
-VALUES += ("totals", "held_out", "diverged_round")
+VALUES = (
+    *("round_number", "update_bytes", "rows", "accuracies", "domains", "tail", "domain_tail"),
+    *("totals", "held_out", "diverged_round"),
+)
 CLIENT_VALUES = ("seen", "participations")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -23,9 +23,7 @@ class Chunk:
     def __init__(self, size: int, say: Callable[[str], None], of: str = "clients"):
         self.size, self.say, self.of = size, say, of
 
-    def each(
-        self, items: Sequence, work: Callable[[Sequence], Result], width: int = 1
-    ) -> list[tuple[Sequence, Result]]:
+    def each(self, items: Sequence, work: Callable[[Any], Result], width: int = 1) -> list[tuple[Sequence, Result]]:
         """Do `work` on all items in order, as many at once as fit; work that ran out of memory is done again.
 
         Parameters

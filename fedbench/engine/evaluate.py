@@ -6,7 +6,7 @@ one pass over all samples with the shared weights serves both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -108,7 +108,7 @@ class Evaluator:
         tuned = self.method.evaluation_phases(training.fine_tune_epochs)
         tuned_held_out = self.method.evaluation_phases(epochs)
         never = set(range(population.clients)).difference(trained, population.held_out)
-        parts = [(trained, tuned, False)]
+        parts: list[tuple[Collection[int], tuple[Phase, ...], bool]] = [(trained, tuned, False)]
         parts += [(never, tuned, True)] if tuned else []
         parts += [(population.held_out, tuned_held_out, True)] if tuned_held_out else []
         for members, phases, new in parts:

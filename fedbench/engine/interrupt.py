@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from types import FrameType
+from typing import Any
 
 
 class Interrupted(Exception):
@@ -40,7 +41,7 @@ class StopRequest:
     def __init__(self, seconds: float | None = None):
         self.deadline = None if seconds is None else time.monotonic() + seconds
         self._received: int | None = None
-        self._previous: dict[int, object] = {}
+        self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopRequest:
         for number in self.SIGNALS:

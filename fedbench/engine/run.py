@@ -226,7 +226,8 @@ class Run:
 
     def _round(self, server: Server, number: int) -> None:
         began = time.perf_counter()
-        row = {"round": 0, "cumulative_bytes": 0, "diverged": 0} if number == 0 else server.round(number)
+        untrained = {"round": 0, "cumulative_bytes": 0, "diverged": 0}
+        row: dict[str, Any] = untrained if number == 0 else server.round(number)
         row["seconds_train"] = time.perf_counter() - began if number else None
         last = number == self.rounds
         if not row["diverged"] and (number % self.training.evaluate_every == 0 or last):

@@ -52,7 +52,7 @@ class FedDPA(Method):
         return adapter_objection(provides, spec)
 
     @property
-    def context_images(self) -> int:
+    def context_images(self) -> int:  # type: ignore[override]  # a constant elsewhere, an option here
         return self.options.anchors if self.options.inference == "instance" else 0
 
     def build_task(self, classifier: Classifier) -> MixedLoraTask:

@@ -32,7 +32,7 @@ class FedSALoraOptions(AdapterOptions):
 class FedSALora(AdaptersAndHead, PartlyShared):
     """LoRA's A travels, each client keeps a B of its own."""
 
-    options: FedSALoraOptions
+    options: FedSALoraOptions  # type: ignore[assignment]  # which leaves are trained is no choice here
 
     @staticmethod
     def objection(options: Any, provides: frozenset[str], spec: RunSpec) -> str | None:

@@ -134,7 +134,7 @@ class FedSDG(Method):
         from fedbench.lazy import torch
 
         clients = next(iter(private.values())).shape[0]
-        values = {}
+        values: dict[tuple[int, str], Tensor] = {}
         for site in self.task.classifier.sites:
             gate = self.task.gate(site, private)
             values[site.block, site.kind] = gate if self.options.gate == "learned" else torch.full((clients,), gate)

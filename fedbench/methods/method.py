@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -95,9 +95,9 @@ class Method:
     """False for methods whose rows in byte tables are zero by construction."""
     additive = True
     """Whether `aggregate` just adds the mean message, so that a client can do it itself from that mean."""
-    columns: Mapping[str, str] = {}
+    columns: ClassVar[Mapping[str, str]] = {}
     """Columns that it adds to rounds.csv, in order, each with its meaning in one line."""
-    tables: Mapping[str, Mapping[str, str]] = {}
+    tables: ClassVar[Mapping[str, Mapping[str, str]]] = {}
     """Tables of its own beside rounds.csv: the file's name, and its columns as above."""
     followed_leaves: tuple[str, ...] = ()
     """Prefixes of private leaves of one number each, whose gradients are followed for :meth:`observe`."""

@@ -108,7 +108,7 @@ def transformer_sites(trunk: nn.Module) -> tuple[Site, ...]:
     """Adapter sites of a timm vision transformer: each block's attention output and second ffn layer."""
     sites = []
     for block, module in enumerate(trunk.blocks):
-        for name, kind, layer in (("attn.proj", "attention", module.attn.proj), ("mlp.fc2", "ffn", module.mlp.fc2)):
-            full = f"trunk.blocks.{block}.{name}"
-            sites.append(Site(full, block, kind, layer.in_features, layer.out_features))
+        attention, ffn, prefix = module.attn.proj, module.mlp.fc2, f"trunk.blocks.{block}"
+        sites.append(Site(f"{prefix}.attn.proj", block, "attention", attention.in_features, attention.out_features))
+        sites.append(Site(f"{prefix}.mlp.fc2", block, "ffn", ffn.in_features, ffn.out_features))
     return tuple(sites)

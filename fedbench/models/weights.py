@@ -25,7 +25,8 @@ def save_weights(path: Path, weights: Mapping[str, Tensor], metadata: Mapping[st
     """Write named tensors as one safetensors file, atomically; return its size in bytes."""
     from safetensors.torch import save
 
-    data = save({name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}, metadata)
+    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    data = save(plain, None if metadata is None else dict(metadata))
     io.write_bytes(path, data)
     return len(data)
 

@@ -3,7 +3,10 @@
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
 
 # column of a row -> how it is shown; a row may lack any of them (not every round is evaluated)
 SHOWN = {
@@ -45,7 +48,7 @@ class Progress:
     def __init__(self, stream=None, every: float = 10.0):
         self.stream = stream or sys.stderr
         self.every = every
-        self._bar = None
+        self._bar: Bar | None = None
 
     def start(self, total_rounds: int, label: str, unit: str = "round") -> None:
         """Begin; `total_rounds` counts rounds (or epochs) including those that a checkpoint has already done."""

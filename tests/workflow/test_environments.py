@@ -8,6 +8,8 @@ from pathlib import Path
 
 import yaml
 
+from fedbench import __version__
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -21,22 +23,34 @@ def pins() -> dict[str, str]:
     return {normalised(name): version for name, version in pairs}
 
 
-def requirements() -> list[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    listed = project["dependencies"] + project["optional-dependencies"]["test"]
-    return [normalised(re.match(r"[\w.-]+", requirement)[0]) for requirement in listed]
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {normalised(re.match(r"[\w.-]+", requirement)[0]) for requirement in requirements}
 
 
 def test_every_requirement_is_pinned():
-    assert not set(requirements()) - set(pins())
+    for listed in (project()["dependencies"], *project()["optional-dependencies"].values()):
+        assert not names(listed) - set(pins())
+
+
+def test_the_version_is_the_same_wherever_it_is_written():
+    assert project()["version"] == yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
 
 
 def test_conda_environment_has_the_pinned_versions():
     listed = yaml.safe_load((ROOT / "envs/fedbench.yaml").read_text())["dependencies"][-1]["pip"]
     conda = {normalised(name): version for name, version in (line.split("==") for line in listed)}
     assert conda == {name: version for name, version in pins().items() if name in conda}
-    needed = {name for name in requirements()[:-5] if not name.startswith("snakemake")}
-    assert set(conda) == needed
+    assert set(conda) == {name for name in names(project()["dependencies"]) if not name.startswith("snakemake")}
+
+
+def test_the_container_gets_every_file_that_the_package_names():
+    listed = (ROOT / "envs/fedbench.def").read_text().partition("%files")[2].partition("%post")[0]
+    copied = {line.split()[0] for line in listed.splitlines() if line.strip()}
+    assert {"fedbench", "pyproject.toml", project()["readme"], *project()["license-files"]} <= copied
 
 
 def test_the_documented_method_works(tmp_path):

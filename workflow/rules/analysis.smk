@@ -8,6 +8,7 @@ rule aggregate:
         f"{RESULTS}/logs/aggregate.log",
     benchmark:
         f"{RESULTS}/benchmarks/aggregate.tsv"
+    localrule: True
     conda:
         "../../envs/fedbench.yaml"
     threads: 1
@@ -37,6 +38,10 @@ rule figure:
         f"{RESULTS}/logs/figure/{{experiment}}/{{figure}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/figure/{{experiment}}/{{figure}}.tsv"
+    wildcard_constraints:
+        experiment=NAME,
+        figure=NAME,
+    localrule: True
     conda:
         "../../envs/fedbench.yaml"
     threads: 1

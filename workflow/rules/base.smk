@@ -9,6 +9,9 @@ rule base:
         f"{RESULTS}/logs/base/{{dataset}}/{{model}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/base/{{dataset}}/{{model}}.tsv"
+    wildcard_constraints:
+        dataset=NAME,
+        model=NAME,
     conda:
         "../../envs/fedbench.yaml"
     threads: 1

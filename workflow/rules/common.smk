@@ -1,4 +1,7 @@
 # What all rules share: the validated config, its plan, and how the command line is called.
+#
+# A `localrule` takes seconds and no GPU: not worth the wait in a cluster's queue. What takes memory or minutes is a job.
+# Where Snakemake should not start them all at once, as on a login node, a profile limits their resource `login`.
 import os
 import re
 import shlex
@@ -7,11 +10,12 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+import fedbench
 from fedbench.config import places
 from fedbench.site.allocation import array_task
 from fedbench.errors import FedbenchError
 from fedbench.status.outdated import Outdated
-from fedbench.config.plan import Plan, from_workflow
+from fedbench.config.plan import Plan, from_workflow, write_given
 from fedbench.config.spec import Cell
 from fedbench.cli.status_text import failures as failures_of
 
@@ -28,21 +32,36 @@ def told(function, *arguments):
         raise WorkflowError(str(error)) from None
 
 
-# A `configfile:` statement would be merged under --configfile, so the default is read only when none was given.
-config_files = workflow.config_settings.configfiles or [
-    Path(workflow.basedir) / "config.yaml"
-]
-settings, assignments = told(
-    from_workflow, config_files, workflow.config_settings.config
-)
+# Another workflow may use this one as a module: then its name is __name__, and its config comes from there. The commands
+# read it from a file.
+is_module = not workflow.modifier.is_main_snakefile()
+if is_module:
+    own_config = Path(".snakemake/fedbench", f"{__name__}.json")
+    config_files, overrides = [told(write_given, config, own_config)], {}
+else:
+    # A `configfile:` statement would be merged under --configfile, so the default is read only when none was given.
+    config_files = workflow.config_settings.configfiles or [
+        Path(workflow.basedir) / "config.yaml"
+    ]
+    overrides = workflow.config_settings.config
+settings, assignments = told(from_workflow, config_files, overrides)
 plan = Plan(settings)
 told(places.check, plan)
 RESULTS = str(plan.paths.root)
+if is_module and workflow.modifier.modify_path(RESULTS) != RESULTS:
+    raise WorkflowError(
+        "fedbench's commands know no prefix of a module: say `results:` in its config"
+    )
 outdated = Outdated(plan, Path(os.environ.get("FEDBENCH_DATA", "data")))
 
-# Inside a conda environment or container the package comes from this checkout, otherwise from where Snakemake runs.
+# Inside a conda environment or container the package comes from a checkout, otherwise from where Snakemake runs.
+checkout = Path(fedbench.__file__).parents[1]
+if workflow.deployment_settings.deployment_method and not (checkout / "envs").is_dir():
+    raise WorkflowError(
+        "--sdm needs fedbench from a checkout (make install there), not from a wheel"
+    )
 python = (
-    f"env PYTHONPATH={shlex.quote(str(workflow.basedir))} python"
+    f"env PYTHONPATH={shlex.quote(str(checkout))} python"
     if workflow.deployment_settings.deployment_method
     else shlex.quote(sys.executable)
 )
@@ -59,18 +78,18 @@ PRELUDE = f"""set -euo pipefail
 fedbench() {{ local command=$1; shift; {python} -m fedbench "$command" {given} "$@"; }}
 logged() {{ trap '' INT TERM USR1; tee "$1"; }}
 """
+
+
+class shell(shell):
+    """Snakemake's own, with a prefix for the rules of this workflow alone, also where it is a module of another."""
+
+
 # Snakemake formats the prefix like a command
 shell.prefix(PRELUDE.replace("{", "{{").replace("}", "}}"))
 
-
-wildcard_constraints:
-    dataset=r"[A-Za-z0-9][A-Za-z0-9._+-]*",
-    partition=r"[A-Za-z0-9][A-Za-z0-9._+-]*",
-    model=r"[A-Za-z0-9][A-Za-z0-9._+-]*",
-    method=r"[A-Za-z0-9][A-Za-z0-9._+-]*",
-    experiment=r"[A-Za-z0-9][A-Za-z0-9._+-]*",
-    figure=r"[A-Za-z0-9][A-Za-z0-9._+-]*",
-    seed=r"0|[1-9][0-9]*",
+# In each rule instead of once for all, which would bind the rules of a workflow that includes these
+NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
+SEED = r"0|[1-9][0-9]*"
 
 
 def renew(reason, file):

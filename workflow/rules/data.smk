@@ -9,6 +9,8 @@ rule prepare:
         f"{RESULTS}/logs/prepare/{{dataset}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/prepare/{{dataset}}.tsv"
+    wildcard_constraints:
+        dataset=NAME,
     conda:
         "../../envs/fedbench.yaml"
     threads: 1

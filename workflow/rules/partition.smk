@@ -16,6 +16,11 @@ rule partition:
         f"{RESULTS}/logs/partition/{{dataset}}/{{partition}}/seed{{seed}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/partition/{{dataset}}/{{partition}}/seed{{seed}}.tsv"
+    wildcard_constraints:
+        dataset=NAME,
+        partition=NAME,
+        seed=SEED,
+    localrule: True
     conda:
         "../../envs/fedbench.yaml"
     threads: 1

@@ -14,6 +14,7 @@ rule report:
         f"{RESULTS}/logs/report.log",
     benchmark:
         f"{RESULTS}/benchmarks/report.tsv"
+    localrule: True
     conda:
         "../../envs/fedbench.yaml"
     threads: 1

@@ -15,6 +15,12 @@ rule run:
         f"{RESULTS}/logs/run/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}.log",
     benchmark:
         f"{RESULTS}/benchmarks/run/{{dataset}}/{{partition}}/{{model}}/{{method}}/seed{{seed}}.tsv"
+    wildcard_constraints:
+        dataset=NAME,
+        partition=NAME,
+        model=NAME,
+        method=NAME,
+        seed=SEED,
     conda:
         "../../envs/fedbench.yaml"
     threads: 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedbench.analysis.figures._style import (
     ATTENTION,
@@ -68,7 +68,7 @@ def draw(data: ExperimentData, options: GatesOptions = GatesOptions()) -> Figure
     columns = variants if len(data.tasks) > 1 and variants <= 4 else 3
     single = len(panels) == 1
     figure = new_figure(*facet_size(len(panels), columns, height=2.6 if single else 2.0))
-    handles = {}
+    handles: dict[str, Any] = {}
     everywhere = facets(figure, len(panels), columns, sharey=True, sharex=True)
     for place, (axes, (task, method, part)) in enumerate(zip(everywhere, panels, strict=True)):
         handles |= _panel(axes, part)

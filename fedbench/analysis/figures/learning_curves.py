@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedbench.analysis.figures._byte_axis import byte_ticks, bytes_scale
 from fedbench.analysis.figures._style import (
@@ -51,7 +51,7 @@ def draw(data: ExperimentData, options: LearningCurvesOptions = LearningCurvesOp
     for unused in pairs[len(tasks) :].flat:
         unused.remove()
     styles = method_styles(data.config)
-    handles = {}
+    handles: dict[str, Any] = {}
     for place, ((left, right), task) in enumerate(zip(pairs, tasks, strict=False)):
         right.sharey(left)
         right.tick_params(labelleft=False)

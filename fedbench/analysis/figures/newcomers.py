@@ -94,7 +94,10 @@ def _measured(data: ExperimentData, task: Setting) -> dict[str, tuple[Estimate, 
     runs = task.of(data.runs)
     sound = runs[~runs.diverged.astype(bool)].dropna(subset=_column(data, "held_out"))
     return {
-        method: tuple(estimate(part[_column(data, group)].astype(float)) for group in ("personal", "held_out"))
+        method: (
+            estimate(part[_column(data, "personal")].astype(float)),
+            estimate(part[_column(data, "held_out")].astype(float)),
+        )
         for method, part in sound.groupby("method", sort=False)
     }
 

@@ -73,7 +73,8 @@ def draw(data: ExperimentData, options: ParetoOptions = ParetoOptions()) -> Figu
     width, height = facet_size(len(shown), columns, height=3.0)
     figure = new_figure(width * columns / 2 if width == WIDTH else width, height)
     axes = facets(figure, len(shown), columns)
-    drawn = [_facet(axes, data, *rest, options) for axes, *rest in zip(axes, shown, points, strict=True)]
+    places = zip(axes, shown, points, strict=True)
+    drawn = [_facet(place, data, panel, some, options) for place, panel, some in places]
     for facet in axes[::columns]:
         facet.set_ylabel("Accuracy, %")
     crowded = any(len(some) > NAMED for some in points)

@@ -26,7 +26,7 @@ class MlpOptions:
 class Mlp:
     """Perceptron with one hidden layer on flattened pixels."""
 
-    provides = frozenset()
+    provides: frozenset[str] = frozenset()
 
     @staticmethod
     def build(options: MlpOptions, shape: tuple[int, int, int], classes: int, rng: np.random.Generator) -> Classifier:
