@@ -94,7 +94,7 @@ def plugin_options(command):
     @functools.wraps(command)
     def wrapped(files, **rest):
         from fedbench.config.entries import File
-        from fedbench.config.reading import merge, read
+        from fedbench.config.layers import merge, read
         from fedbench.options import parse
         from fedbench.registry import import_plugins
 

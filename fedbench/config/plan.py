@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.config import papers
-from fedbench.config import reading as configs
 from fedbench.config.entries import Experiment
 from fedbench.config.figures import check_figures
 from fedbench.config.given import typed
-from fedbench.config.reading import Config
+from fedbench.config.layers import merge, override, read
+from fedbench.config.reading import Config, validate
 from fedbench.config.spec import Cell, Paths, RunSpec, cells, digest, find_cell, resolve, seeded
 from fedbench.errors import FedbenchError, nearest
 from fedbench.files import products
@@ -51,7 +51,7 @@ class Plan:
         lines = []
         parts = {"datasets": spec.dataset, "partitions": spec.partition, "models": spec.model, "methods": spec.method}
         for assignment in self.assignments:
-            for key in configs.override({}, [assignment]).get("training") or ():
+            for key in override({}, [assignment]).get("training") or ():
                 for section, plugin in reversed(parts.items()):
                     own = getattr(plugin.common, "training", {})
                     if key in own:
@@ -254,9 +254,9 @@ def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tupl
     for file in files[1:]:
         if Path(file).suffix not in (".yaml", ".yml"):
             raise FedbenchError(f"{file}: read as a config file, since it follows --configfile; put targets first")
-    known = configs.merge(*(configs.read(Path(file)) for file in files))
+    known = merge(*(read(Path(file)) for file in files))
     assignments = [f"{key}={_as_json(key, value)}" for key, value in typed(given, known).items()]
-    return configs.validate(configs.override(known, assignments)), assignments
+    return validate(override(known, assignments)), assignments
 
 
 def write_given(given: Mapping[str, Any], path: Path) -> Path:

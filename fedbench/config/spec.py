@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.config.entries import BaseEntry, Training
-from fedbench.config.reading import Config, Entry, listed, merge
+from fedbench.config.layers import merge
+from fedbench.config.reading import Config, Entry, listed
 from fedbench.errors import FedbenchError, nearest
 from fedbench.options import parse
 from fedbench.registry import BACKBONES, METHODS

@@ -283,7 +283,7 @@ def test_train_makes_its_inputs_once_and_says_so(fedbench, tmp_path, monkeypatch
 def test_schema_accepts_the_configs_and_rejects_misspelt_keys(fedbench):
     from jsonschema import Draft202012Validator
 
-    from fedbench.config.reading import read
+    from fedbench.config.layers import read
 
     _, output, _ = fedbench("schema")
     schema = json.loads(output)

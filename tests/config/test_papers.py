@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.config import papers
+from fedbench.config import layers, papers
 from fedbench.config import reading as config
 from fedbench.config.plan import Plan
 from fedbench.config.spec import cells, resolve
@@ -173,7 +173,7 @@ def test_departures_of_the_main_table(assignments, method, expected):
 
 
 def test_data_of_another_source_under_the_papers_name_are_told(full):
-    values = config.read(ROOT / "config.yaml")
+    values = layers.read(ROOT / "config.yaml")
     values["datasets"]["office-home"] = {"source": "digits"}
     values["partitions"]["p100-domain-dirichlet-0.1"]["scheme"] = "dirichlet"
     changed, paper = config.validate(values), papers.read("fedsdg")

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 
+from fedbench.config import layers
 from fedbench.config import reading as config
 from fedbench.config.entries import BaseEntry, Training
 from fedbench.config.schema import schema
@@ -196,10 +197,10 @@ def test_training_options_do_not_change_data_partition_or_base():
 def test_yaml_exponents_are_numbers_and_duplicate_keys_errors(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("a: 1e-3\nb: 5e4\nc: 1.5e-3\n")
-    assert config.read(path) == {"a": 0.001, "b": 50000.0, "c": 0.0015}
+    assert layers.read(path) == {"a": 0.001, "b": 50000.0, "c": 0.0015}
     path.write_text("a: 1\nb: 2\na: 3\n")
     with pytest.raises(FedbenchError, match=r"line 3: .*the key 'a' is given twice"):
-        config.read(path)
+        layers.read(path)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_values_are_read_as_yaml_1_2_reads_them(tmp_path, text, value):
     path = tmp_path / "c.yaml"
     path.write_text(f"a: {text}\nb: [{text}]\nc: '{text}'\n", encoding="utf-8")
     expected = {"a": value, "b": [value], "c": text}
-    for found in (config.read(path), config.override({}, [f"a={text}", f"b=[{text}]", f"c='{text}'"])):
+    for found in (layers.read(path), layers.override({}, [f"a={text}", f"b=[{text}]", f"c='{text}'"])):
         assert found == expected
         assert type(found["a"]) is type(value)
 
@@ -227,11 +228,11 @@ def test_what_yaml_1_1_would_have_taken_for_a_number_or_a_truth_is_a_mistake(tmp
         ("training.rounds", "1_000", r"rounds: .*\(got '1_000'\)"),
     ]:
         with pytest.raises(FedbenchError, match=message):
-            resolve(config.validate(config.override(VALID, [f"{path}={text}"])), cell(method="fedavg"))
+            resolve(config.validate(layers.override(VALID, [f"{path}={text}"])), cell(method="fedavg"))
 
 
 def test_a_hash_begins_no_comment_in_an_override():
-    values = config.override(VALID, ["methods.fedavg.label=FedAvg #2", 'methods.other.label="a" # b', "training=#"])
+    values = layers.override(VALID, ["methods.fedavg.label=FedAvg #2", 'methods.other.label="a" # b', "training=#"])
     assert values["methods"]["fedavg"]["label"] == "FedAvg #2"
     assert values["methods"]["other"]["label"] == "a"
     assert values["training"] == "#"
@@ -240,9 +241,9 @@ def test_a_hash_begins_no_comment_in_an_override():
 def test_an_override_is_the_same_text_in_every_locale():
     typed = "methods.fedavg.label=FedAvg é 漢"
     as_bytes = typed.encode().decode("ascii", "surrogateescape")  # how Python reads it where the locale is C
-    assert config.override(VALID, [as_bytes])["methods"]["fedavg"]["label"] == "FedAvg é 漢"
+    assert layers.override(VALID, [as_bytes])["methods"]["fedavg"]["label"] == "FedAvg é 漢"
     with pytest.raises(FedbenchError, match=r"--set methods\.fedavg\.label=.*: not UTF-8 text"):
-        config.override(VALID, ["methods.fedavg.label=\udcff"])
+        layers.override(VALID, ["methods.fedavg.label=\udcff"])
 
 
 BROKEN = [
@@ -259,11 +260,11 @@ def test_broken_yaml_is_one_line_that_names_its_place(tmp_path, text):
     path = tmp_path / "broken.yaml"
     path.write_text(text)
     with pytest.raises(FedbenchError, match=r"broken\.yaml") as caught:
-        config.read(path)
+        layers.read(path)
     assert "\n" not in str(caught.value)
     if text not in ("", "- 1\n- 2\n"):  # fine as values, but not as whole files
         with pytest.raises(FedbenchError, match=r"--set a\.b=") as caught:
-            config.override(VALID, [f"a.b={text}"])
+            layers.override(VALID, [f"a.b={text}"])
         assert "\n" not in str(caught.value)
 
 
@@ -271,29 +272,29 @@ def test_bytes_that_are_no_text_name_the_file(tmp_path):
     path = tmp_path / "broken.yaml"
     path.write_bytes("name: x".encode("utf-16"))
     with pytest.raises(FedbenchError, match=r"broken\.yaml: not UTF-8"):
-        config.read(path)
+        layers.read(path)
 
 
 def test_keys_are_text_as_written_and_dates_are_text(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("3: a\nno: b\n~: c\n2020-01-01: 2020-02-02\n")
-    assert config.read(path) == {"3": "a", "no": "b", "~": "c", "2020-01-01": "2020-02-02"}
+    assert layers.read(path) == {"3": "a", "no": "b", "~": "c", "2020-01-01": "2020-02-02"}
 
 
 def test_merged_keys_may_be_overridden_at_any_depth(tmp_path):
     path = tmp_path / "c.yaml"
     path.write_text("a: &a {rate: 1}\nm: {b: &b {<<: *a, rate: 2}}\nc: {<<: *b, rank: 1}\n")
-    assert config.read(path) == {"a": {"rate": 1}, "m": {"b": {"rate": 2}}, "c": {"rate": 2, "rank": 1}}
+    assert layers.read(path) == {"a": {"rate": 1}, "m": {"b": {"rate": 2}}, "c": {"rate": 2, "rank": 1}}
 
 
 def test_overrides_reach_nested_keys_and_are_validated():
-    values = config.override(VALID, ["training.rounds=9", "methods.fedsdg.alignment=floor"])
+    values = layers.override(VALID, ["training.rounds=9", "methods.fedsdg.alignment=floor"])
     spec = resolve(config.validate(values), cell())
     assert (spec.training.rounds, spec.method.options.alignment) == (9, "floor")
     with pytest.raises(FedbenchError, match="expected key=value"):
-        config.override(VALID, ["training.rounds"])
+        layers.override(VALID, ["training.rounds"])
     with pytest.raises(FedbenchError, match=r"config\.training\.round: unknown key"):
-        config.validate(config.override(VALID, ["training.round=9"]))
+        config.validate(layers.override(VALID, ["training.round=9"]))
 
 
 DOTTED = {"a": {"b": 1, "b-0.5": {"c": 1, "c.d": {"e": 1}}, "b-0.5.1": {"c": 1}}, "x.y": 1}
@@ -318,18 +319,18 @@ def test_overrides_go_by_the_longest_name_that_exists(path, steps):
     expected = 9
     for step in reversed(steps):
         expected = {step: expected}
-    assert config.override(DOTTED, [f"{path}=9"]) == config.merge(DOTTED, expected)
+    assert layers.override(DOTTED, [f"{path}=9"]) == layers.merge(DOTTED, expected)
 
 
 @pytest.mark.parametrize("path", ["a.b-0.6.c", "a.b-0.6", "a.b-0.5.2.c"])
 def test_a_misspelt_name_with_a_dot_is_not_cut_at_it(path):
     name = path.removesuffix(".c")
     with pytest.raises(FedbenchError, match=rf"--set {path}=1: nothing is named '{name}'; did you mean 'b-0\.5"):
-        config.override(DOTTED, [f"{path}=1"])
+        layers.override(DOTTED, [f"{path}=1"])
 
 
 def test_a_name_with_a_dot_that_an_earlier_override_has_brought_exists():
-    values = config.override(DOTTED, ["a={n-1.5: {c: 1}}", "a.n-1.5.c=2"])
+    values = layers.override(DOTTED, ["a={n-1.5: {c: 1}}", "a.n-1.5.c=2"])
     assert values["a"]["n-1.5"] == {"c": 2}
 
 
@@ -362,4 +363,4 @@ def test_schema_has_the_bounds_of_numbers():
 
 def test_an_override_that_changes_nothing_is_a_mistake():
     with pytest.raises(FedbenchError, match=r"--set methods=\{\}: mappings are merged"):
-        config.override({"methods": {"a": 1}}, ["methods={}"])
+        layers.override({"methods": {"a": 1}}, ["methods={}"])

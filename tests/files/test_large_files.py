@@ -9,7 +9,7 @@ import zipfile
 import pytest
 import torch
 
-from fedbench.config import reading as config
+from fedbench.config import layers
 from fedbench.errors import FedbenchError
 from fedbench.files import io
 from fedbench.models import weights as build
@@ -22,14 +22,14 @@ def test_configs_of_gigabytes_and_devices(tmp_path):
         file.truncate(5 * GIB)
     for path in (tmp_path / "large.yaml", "/dev/zero"):
         with pytest.raises(FedbenchError, match="more than 8,388,608 bytes, which no config has"):
-            config.read(path)
+            layers.read(path)
 
 
 def test_a_config_may_come_from_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_text, args=("name: piped\r\n",))
     writer.start()
-    assert config.read(tmp_path / "pipe") == {"name": "piped"}
+    assert layers.read(tmp_path / "pipe") == {"name": "piped"}
     writer.join()
 
 
@@ -46,7 +46,7 @@ def test_few_lines_that_stand_for_millions_of_values(tmp_path, kind):
         lines.append(f"a{level}: &a{level} {body}")
     (tmp_path / "config.yaml").write_text("\n".join(lines))
     with pytest.raises(FedbenchError, match="more than 1,000,000 values, counting each alias") as caught:
-        config.read(tmp_path / "config.yaml")
+        layers.read(tmp_path / "config.yaml")
     assert "\n" not in str(caught.value)
 
 
