@@ -60,7 +60,7 @@ def make(method, model, population=None, channel=None, **training):
         population.train_samples = [np.concatenate(population.train_samples)]
     shared = built.init_shared(stream(0, "shared"))
     state = State(0, shared, built.init_server(shared), {}, {}, {})
-    private = ClientStore(lambda client: built.init_private(stream(0, "private", client)))
+    private = ClientStore(lambda client: built.init_private(stream(0, "private", client), shared))
     private.trees = state.private
     trainer = ClientTrainer(built, training, population, 0)
     channel = channel or Dense(DenseOptions(), shared)

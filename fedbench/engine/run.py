@@ -169,11 +169,13 @@ class Run:
             memory={},
             held_out=held_out,
         )
-        self.private = ClientStore(lambda client: self.method.init_private(stream(self.seed, "private", client)))
+        self.private = ClientStore(
+            lambda client: self.method.init_private(stream(self.seed, "private", client), shared)
+        )
         self.private.trees = self.state.private
         self.memory = ClientStore(lambda client: self.channel.init_memory())
         self.memory.trees = self.state.memory
-        self.private_parameters = count(self.method.init_private(stream(self.seed, "private", 0)))
+        self.private_parameters = count(self.method.init_private(stream(self.seed, "private", 0), shared))
         rehearse(self.method, self.state.shared, self.private.gather([0], device))
 
     def _restore(self, overwrite: bool) -> checkpoints.State | None:

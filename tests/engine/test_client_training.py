@@ -99,7 +99,7 @@ def test_ragged_clients_train_as_if_alone(model, optimiser, clip, decay, tmp_pat
 class TwoPhases(FedAvg):
     """Head first, two steps per batch; then the trunk near its received weights, counting batches."""
 
-    def init_private(self, rng):
+    def init_private(self, rng, shared):
         return {"private.batches": torch.tensor(0.0), "private.kept": torch.tensor([1.0, 2.0])}
 
     def phases(self):
@@ -137,7 +137,7 @@ def test_phases_against_a_plain_loop(digits, ragged):
     trainer = make_trainer(TwoPhases, spec, digits, ragged)
     method, factor = trainer.method, 0.5
     shared = method.init_shared(stream(0, "shared"))
-    private = expand(method.init_private(stream(0, "private")), len(SIZES))
+    private = expand(method.init_private(stream(0, "private"), shared), len(SIZES))
     # other weights for every client, so that a mix-up of clients shows
     scales = 1 + 0.05 * torch.arange(len(SIZES))
     received = {name: torch.stack([leaf * scale for scale in scales]) for name, leaf in shared.items()}

@@ -56,7 +56,7 @@ def test_numbers_of_the_summary(summary):
     assert found["held_out_clients"] == 2
     assert found["clients"] == 6
     assert found["seconds"] == {"wall": 7.0, "cpu": 5.0, "train": 3.0, "evaluate": 2.0}
-    private = run.method.init_private(np.random.default_rng(0))
+    private = run.method.init_private(np.random.default_rng(0), run.state.shared)
     assert found["parameters"]["private"] == sum(leaf.numel() for leaf in private.values())
 
 

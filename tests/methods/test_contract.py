@@ -269,16 +269,46 @@ def copies_of(message, kept):
 @every_method
 def test_initial_trees_follow_from_their_streams(method, tmp_path, digits, ragged):
     first, second = (build_run(tmp_path, digits, ragged, make_spec(method, **TRAINING)).method for _ in range(2))
-    for init in ("init_shared", "init_private"):
-        trees = [getattr(made, init)(stream(3, "test", init)) for made in (first, second, second)]
-        assert_equal_trees({"": trees[0]}, {"": trees[1]})
-        assert_equal_trees({"": trees[0]}, {"": trees[2]})
-        assert not any(leaf.requires_grad for leaf in trees[0].values())
+    shared = first.init_shared(stream(3, "test", "shared"))
+
+    def made(by):
+        trees = {"private": by.init_private(stream(3, "test", "private"), shared)}  # before its own init_shared
+        return {"shared": by.init_shared(stream(3, "test", "shared")), **trees}
+
+    for by in (first, second, second):
+        assert_equal_trees(made(by), made(first))
+    assert not any(leaf.requires_grad for tree in made(first).values() for leaf in tree.values())
     run = build_run(tmp_path, digits, ragged, make_spec(method, **TRAINING, seed=4))
-    assert_equal_trees({"": run.state.shared}, {"": first.init_shared(stream(4, "shared"))})
+    assert_equal_trees({"": run.state.shared}, {"": run.method.init_shared(stream(4, "shared"))})
     private = run.private.gather([3, 1], run.device)
     for position, client in enumerate([3, 1]):
-        assert_equal_trees({"": rows(private, position)}, {"": first.init_private(stream(4, "private", client))})
+        assert_equal_trees(
+            {"": rows(private, position)}, {"": run.method.init_private(stream(4, "private", client), run.state.shared)}
+        )
+
+
+@every_method
+def test_nothing_is_remembered_from_call_to_call(method, tmp_path, digits, ragged):
+    """A method that has seen nothing else answers as one that has made the run's trees and trained with them."""
+    used = build_run(tmp_path, digits, ragged, make_spec(method, **TRAINING))
+    shared, clients = used.state.shared, [0]
+    private = used.private.gather(clients, used.device)
+    received = expand(shared, 1)
+    if used.rounds:
+        used.trainer.train(clients, received, private, 1, 1.0)
+    spec = make_spec(method, **TRAINING)
+    classifier = make_model(spec.model, digits.shape, digits.classes)
+    classifier.load_state_dict(base_weights(spec, digits))
+    answers = {
+        "global": lambda by: by.global_weights(shared),
+        "personal": lambda by: by.personal(received, private),
+        "private": lambda by: by.init_private(stream(0, "private", 0), shared),
+        "newcomer": lambda by: by.newcomer(received, private),
+        "server": lambda by: by.init_server(shared),
+    }
+    for name, answer in answers.items():
+        fresh = METHODS[method].target(spec.method.options, classifier, spec.training, spec.seed)
+        assert_equal_trees({name: answer(fresh)}, {name: answer(used.method)})
 
 
 @pytest.mark.parametrize(

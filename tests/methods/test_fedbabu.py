@@ -23,7 +23,7 @@ def test_the_body_learns_under_the_initial_head():
 @pytest.mark.parametrize(("leaves", "prefix"), [("head", "head."), ("all", "")])
 def test_fine_tuning_for_evaluation_by_hand(leaves, prefix):
     run, weights = mlp_run({"method": "fedbabu", "trainable": "full", "fine_tunes": leaves}, learning_rate=RATE)
-    private = {name: leaf.unsqueeze(0) for name, leaf in run.method.init_private(None).items()}
+    private = {name: leaf.unsqueeze(0) for name, leaf in run.method.init_private(None, run.shared).items()}
     phases = run.method.evaluation_phases(2)
     received, tuned = run.server.trainer.fine_tune(phases, [0], expand(run.shared, 1), private)
     for _ in range(2):

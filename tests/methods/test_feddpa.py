@@ -42,7 +42,7 @@ def test_one_round_by_hand(weight):
     ends = []
     run.server.round(1)
     for client, own in enumerate(run.population.train_samples):
-        private = run.method.init_private(stream(0, "private", client))
+        private = run.method.init_private(stream(0, "private", client), run.shared)
         leaves = {**run.shared, **private}
 
         def loss(leaves, own=own):
@@ -68,7 +68,7 @@ def test_one_round_by_hand(weight):
 
 def test_private_start():
     run = make({"method": "feddpa"}, classifier("small-vit", patch=4, dim=96, depth=2, heads=2))
-    private = run.method.init_private(stream(0, "private", 0))
+    private = run.method.init_private(stream(0, "private", 0), run.shared)
     up = torch.cat([leaf.flatten() for name, leaf in private.items() if name.endswith(".B")])
     down = torch.cat([leaf.flatten() for name, leaf in private.items() if name.endswith(".A")])
     assert float(up.std()) == pytest.approx(0.01, rel=0.1)
@@ -87,7 +87,7 @@ def trained(tmp_path_factory, digits, ragged):
 
     run.state.shared = moved(run.state.shared, 0.3)
     for client in range(ragged.clients):
-        run.private.trees[client] = moved(run.method.init_private(stream(0, "private", client)), 0.3)
+        run.private.trees[client] = moved(run.method.init_private(stream(0, "private", client), run.state.shared), 0.3)
     return run
 
 

@@ -39,7 +39,7 @@ def test_two_rounds_by_hand(head_epochs, body_epochs):
 
 def test_only_the_head_trains_for_evaluation():
     run, start = mlp_run({"method": "fedrep", "trainable": "full"}, learning_rate=RATE)
-    private = {name: leaf.unsqueeze(0) for name, leaf in run.method.init_private(None).items()}
+    private = {name: leaf.unsqueeze(0) for name, leaf in run.method.init_private(None, run.shared).items()}
     phases = run.method.evaluation_phases(3)
     received, tuned = run.server.trainer.fine_tune(phases, [1], expand(run.shared, 1), private)
     expected = descend(start, client_data(run, 1), "head.", 3)

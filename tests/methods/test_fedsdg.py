@@ -22,7 +22,7 @@ def start(training=None, **options):
         weight_decay=DECAY,
         **(training or {}),
     )
-    run.private = [run.method.init_private(stream(0, "private", client)) for client in range(2)]
+    run.private = [run.method.init_private(stream(0, "private", client), run.shared) for client in range(2)]
     return run
 
 

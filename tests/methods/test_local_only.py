@@ -23,6 +23,6 @@ def test_two_rounds_equal_two_rounds_of_federating_with_oneself():
 def test_a_client_that_never_took_part_is_evaluated_with_the_start():
     run = make({"method": "local-only"}, classifier("small-vit", **VIT))
     run.server.round(1)
-    start = run.method.init_private(None)
+    start = run.method.init_private(None, run.shared)
     for name, leaf in run.method.global_weights(run.state.shared).items():
         torch.testing.assert_close(leaf, start[name], rtol=0, atol=0)
