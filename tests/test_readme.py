@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -37,3 +39,18 @@ def test_the_readme_has_commands_of_every_kind():
     found = [words[:2] for command in commands() if (words := shlex.split(command, comments=True))]
     assert {words[1] for words in found if words[0].endswith("fedbench")} >= {"train", "cells", "aggregate", "plot"}
     assert sum(words[0].endswith("snakemake") for words in found) >= 4
+
+
+def test_the_python_example_trains():
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    rng = np.random.default_rng(0)
+    names = {
+        "images": rng.integers(0, 256, (40, 8, 8), dtype=np.uint8),
+        "labels": rng.integers(0, 3, 40),
+        "clients": [range(15), range(15, 40)],
+    }
+    exec(code, names)
+    state, federation = names["state"], names["federation"]
+    assert state.participations == {0: 1, 1: 1}
+    assert any(not torch.equal(leaf, state.shared[name]) for name, leaf in federation.init().shared.items())
+    assert len(federation.evaluate(state).personal) == 2

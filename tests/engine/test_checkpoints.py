@@ -1,8 +1,12 @@
 """Checkpoints: exact, noticed when damaged, refused when they are another run's."""
 
+import hashlib
+import json
+
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save as serialise
 from support import Watch, assert_equal_trees, make_spec, run_cell, trees_of
 
 from fedbench.engine.checkpoint import load, remove, save
@@ -63,6 +67,28 @@ def test_exact_round_trip(tmp_path):
         assert list(twin) == list(tree), "sums over leaves go by their order"
         assert [leaf.dtype for leaf in twin.values()] == [leaf.dtype for leaf in tree.values()]
     assert list(loaded.private) == [11, 2]
+
+
+def test_the_file_is_what_it_was(tmp_path):
+    """Written down by name, so that a checkpoint of the day before goes on after an update."""
+    values = {
+        "round_number": 2, "update_bytes": 7, "rows": [{"round": 0}], "accuracies": {"last": [0.5]}, "domains": {},
+        "tail": [[0.5]], "domain_tail": [], "totals": {"uplink": 8}, "held_out": [1], "diverged_round": None,
+        "seen": {"4": 2}, "participations": {"4": 1},
+    }  # fmt: skip
+    trees = ["shared/x", "server/momentum", "channel/warm", "private/4/head.x", "memory/4/x"]
+    metadata = {"digest": "digest", "values": json.dumps(values), "order": json.dumps(trees)}
+    data = serialise({name: torch.ones(2) * number for number, name in enumerate(trees)}, metadata)
+    path = tmp_path / f"round000002-{hashlib.sha256(data).hexdigest()}.safetensors"
+    path.write_bytes(data)
+    state, record = load(tmp_path, "digest", silent)
+    found = [state.shared["x"], state.server["momentum"], state.channel["warm"], state.private[4]["head.x"]]
+    assert [float(leaf[0]) for leaf in [*found, state.memory[4]["x"]]] == [0, 1, 2, 3, 4]
+    assert (state.seen, state.participations, record.totals) == ({4: 2}, {4: 1}, {"uplink": 8})
+    again = save(tmp_path / "again", state, record, "digest").read_bytes()
+    written = json.loads(again[8 : 8 + int.from_bytes(again[:8], "little")])["__metadata__"]
+    assert json.loads(written["values"]) == values
+    assert json.loads(written["order"]) == trees
 
 
 def test_nothing_there_is_a_fresh_start(tmp_path):
