@@ -219,7 +219,7 @@ class Course:
         self.planned = self.spec.training.rounds if trains else 0
         self.diverged = trains and cell.seed in self.recipe.diverged
         self.rounds = self.planned // 2 if self.diverged else self.planned
-        self.clients = world.config.partitions[cell.partition].entry.clients
+        self.clients = world.config.partitions[cell.partition].common.clients
         self.held_out = [] if self.recipe.newcomers is None else [1, self.clients - 2]
         self.members = [client for client in range(self.clients) if client not in self.held_out]
         self.domain_names = tuple(self.recipe.domains) or ("all",)
