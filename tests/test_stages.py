@@ -106,19 +106,19 @@ def test_replaced_raw_data_are_noticed_until_they_are_prepared_again(tmp_path):
     kept = changed.read_bytes()
     changed.write_bytes(kept)
     fresh, _ = workspace(tmp_path, "datasets.digits={source: image-folder, path: images}")
-    assert fresh.store(spec).sha256 == before.sha256, "the same contents, written later"
+    assert fresh.get_store(spec).sha256 == before.sha256, "the same contents, written later"
     Image.new("RGB", (8, 8), "white").save(changed)
     fresh, _ = workspace(tmp_path, "datasets.digits={source: image-folder, path: images}")
     with pytest.raises(FedbenchError, match=r"data/digits: the raw data below .* changed .*; run `fedbench prepare`"):
-        fresh.store(spec)
-    assert fresh.prepare(spec).sha256 != before.sha256
-    fresh.store(spec)
+        fresh.get_store(spec)
+    assert fresh.make_store(spec).sha256 != before.sha256
+    fresh.get_store(spec)
 
 
 def test_a_replaced_file_of_weights_is_noticed_until_the_base_is_made_again(tmp_path):
     entry = "bases.public={kind: file, path: weights.safetensors}"
     donor, _ = workspace(tmp_path / "donor")
-    donor.pretrain(donor.plan.spec(CELL), tmp_path / "checkpoints")
+    donor.make_base(donor.plan.spec(CELL), tmp_path / "checkpoints")
     weights = tmp_path / "donor/results/bases/digits/tiny-resnet/base.safetensors"
     shutil.copy(weights, tmp_path / "weights.safetensors")
     work, _ = workspace(tmp_path, entry)
