@@ -9,10 +9,8 @@ two sides' weights differ by more than rounding: then they did not do the same w
 
 import statistics
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import click
 import numpy as np
@@ -112,55 +110,39 @@ def resolved(workload):
 
 
 class Engine:
-    """The engine's rounds without evaluation, results or checkpoints."""
+    """The federation's rounds without evaluation."""
 
-    def __init__(self, spec, store, partition, base, threads, folder):
-        import torch
+    def __init__(self, spec, store, partition, base):
+        from fedbench.engine.federation import Federation
 
-        from fedbench.engine.interrupt import StopRequest
-        from fedbench.engine.run import Run
-        from fedbench.engine.server import Server
-
-        run = Run(
-            spec,
-            store,
-            partition,
-            base,
-            folder / "run",
-            folder / "checkpoint",
-            torch.device("cpu"),
-            threads,
-            chunk=None,
-            progress=None,
-            overwrite=False,
-            stop=StopRequest(None),
-            log=print,
-        )
-        self.run, self.method = run, run.method
-        self.server = Server(run.trainer, run.channel, run.state, run.private, run.memory, run.chunk)
+        self.federation = Federation(spec, store, partition, base)
+        self.state, self.method = self.federation.init(), self.federation.method
 
     @property
     def shared(self):
-        return self.run.state.shared
+        return self.state.shared
 
     def round(self, number):
-        self.server.round(number)
+        self.state = self.federation.round(self.state, number).state
 
 
-def both_sides(workload, threads, folder):
+def both_sides(workload):
     """The plain loop and the engine, at the same starting point."""
+    import torch
     from plain import PlainFedAvg, PlainFedSDG, plain_cnn, plain_mlp
 
     from fedbench.bases.base import Base
     from fedbench.models.make_model import make_model
+    from fedbench.tree import rows
 
     spec = resolved(workload)
     store, partition = synthetic(workload)
     classifier = make_model(spec.model, store.shape, store.classes)
-    engine = Engine(spec, store, partition, Base(classifier.state_dict(), ""), threads, folder)
+    engine = Engine(spec, store, partition, Base(classifier.state_dict(), ""))
     arguments = (classifier, store, partition, spec.training, SEED)
     if workload.method is FEDSDG:
-        private = {client: engine.run.private._create(client) for client in range(workload.clients)}
+        start = engine.federation.private(engine.state)
+        private = {client: rows(start.gather([client], torch.device("cpu")), 0) for client in range(workload.clients)}
         return PlainFedSDG(*arguments, engine.shared, private), engine
     network = {"mlp": plain_mlp, "cnn": plain_cnn}[workload.model["backbone"]]()
     return PlainFedAvg(network, *arguments), engine
@@ -174,22 +156,21 @@ def measure(side, numbers):
     return (time.perf_counter() - wall) / len(numbers), (time.process_time() - cpu) / len(numbers)
 
 
-def compare(workload, repeats, threads):
+def compare(workload, repeats):
     """Run one workload; returns its row and the difference of the two sides' weights after warming up."""
     from plain import difference
 
-    with tempfile.TemporaryDirectory() as folder:
-        plain, engine = both_sides(workload, threads, Path(folder))
-        # The first round of each side is not timed (allocations, the optimisers' imports) but compared.
-        for side in (plain, engine):
-            measure(side, [1])
-        gap = difference(plain.shared, engine.shared)
-        times = {id(plain): [], id(engine): []}
-        for repeat in range(repeats):
-            first = 2 + repeat * workload.rounds
-            order = (plain, engine) if repeat % 2 == 0 else (engine, plain)
-            for side in order:
-                times[id(side)].append(measure(side, range(first, first + workload.rounds)))
+    plain, engine = both_sides(workload)
+    # The first round of each side is not timed (allocations, the optimisers' imports) but compared.
+    for side in (plain, engine):
+        measure(side, [1])
+    gap = difference(plain.shared, engine.shared)
+    times = {id(plain): [], id(engine): []}
+    for repeat in range(repeats):
+        first = 2 + repeat * workload.rounds
+        order = (plain, engine) if repeat % 2 == 0 else (engine, plain)
+        for side in order:
+            times[id(side)].append(measure(side, range(first, first + workload.rounds)))
     plain_times, engine_times = np.array(times[id(plain)]), np.array(times[id(engine)])
     wall, cpu = np.median(engine_times / plain_times, axis=0)
     return {
@@ -213,7 +194,7 @@ def main(only, repeats, threads):
     print(f"{'workload':<46} {'plain s':>9} {'engine s':>9} {'ratio':>6} {'by CPU':>6} {'target':>7}")
     for name in only or WORKLOADS:
         workload = WORKLOADS[name]
-        row, gap = compare(workload, repeats, threads)
+        row, gap = compare(workload, repeats)
         if not gap <= workload.tolerance:
             sys.exit(
                 f"{name}: the two sides' weights differ by {gap:.2g} after one round; they did not do the same work"

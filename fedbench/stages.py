@@ -156,27 +156,23 @@ class Workspace:
         fedbench.engine.interrupt.Interrupted
             If the run was told to stop before its last round.
         """
-        from fedbench.engine.run import run
+        from fedbench.engine.federation import Compute
+        from fedbench.engine.run import RunFolder, run
         from fedbench.site import allocation
         from fedbench.site.progress import Progress
 
         device = choose_device(self.device)
         store, partition, base = self.get_store(spec), self.get_partition(spec), self.get_base(spec, checkpoints)
         folder = out or self.plan.paths.run(spec.cell)
-        set_threads(self.threads)
         keep_freed_memory()
         run(
             spec,
             store,
             partition,
             base,
-            folder,
-            checkpoint_of(folder, checkpoints),
-            device=device,
-            threads=self.threads,
-            chunk=chunk,
+            RunFolder(folder, checkpoint_of(folder, checkpoints), overwrite),
+            Compute(device, self.threads, chunk),
             progress=Progress(),
-            overwrite=overwrite,
             time_limit=allocation.time_limit() if time_limit is None else time_limit,
             say=self.say,
         )

@@ -22,9 +22,14 @@ from fedbench.config.entries import DatasetEntry, PartitionEntry, Training
 from fedbench.config.reading import Entry, parse_entry
 from fedbench.config.spec import Cell, RunSpec
 from fedbench.data.store import TEST, TRAIN, Store, prepare
-from fedbench.engine import results
-from fedbench.engine import run as rounds
+from fedbench.engine.checkpointer import Checkpointer
+from fedbench.engine.clock import Clock
+from fedbench.engine.federation import Compute, Federation
 from fedbench.engine.interrupt import StopRequest
+from fedbench.engine.record import Record
+from fedbench.engine.rows import round_row
+from fedbench.engine.run import Run, RunFolder, Watchers, run
+from fedbench.engine.state import FederationState
 from fedbench.models import images
 from fedbench.models.make_model import make_model
 from fedbench.options import options, parse
@@ -182,10 +187,11 @@ class Watch:
 
 @dataclass
 class Outcome:
-    """A finished run: its folder and the engine's last state."""
+    """A finished run: its folder, and the engine's last state and record (None if it was complete before)."""
 
     folder: Path
-    state: Any
+    state: FederationState | None
+    record: Record | None
 
     @property
     def rounds(self) -> list[dict[str, str]]:
@@ -222,6 +228,7 @@ def run_cell(
     spec: RunSpec,
     chunk: int | None = None,
     watch: Watch | None = None,
+    overwrite: bool = False,
     **keywords: Any,
 ) -> Outcome:
     """Train `spec` into ``folder/run`` with its checkpoint in ``folder/checkpoint``.
@@ -231,43 +238,71 @@ def run_cell(
     Interrupted
         If `watch` stops it; calling again continues.
     """
-    with (
-        mock.patch.object(StopRequest, "reason", (lambda _: watch.reason()) if watch else StopRequest.reason),
-        mock.patch.object(results, "write_results", wraps=results.write_results) as written,
-    ):
-        rounds.run(
+    with mock.patch.object(StopRequest, "reason", (lambda _: watch.reason()) if watch else StopRequest.reason):
+        done = run(
             spec,
             store,
             partition,
             make_base(spec, store),
-            folder / "run",
-            folder / "checkpoint",
-            torch.device("cpu"),
-            threads=1,
-            chunk=chunk,
+            RunFolder(folder / "run", folder / "checkpoint", overwrite),
+            Compute(threads=1, chunk=chunk),
             progress=watch,
             **keywords,
         )
-    return Outcome(folder / "run", written.call_args.args[1] if written.called else None)
+    return Outcome(folder / "run", done and done.state, done and done.record)
 
 
-def build_run(folder: Path, store: Store, partition: Partition, spec: RunSpec, chunk: int | None = None) -> rounds.Run:
-    """A run that is set up and not started, to look inside."""
-    return rounds.Run(
-        spec,
-        store,
-        partition,
-        make_base(spec, store),
-        folder / "run",
-        folder / "checkpoint",
-        torch.device("cpu"),
-        threads=1,
-        chunk=chunk,
-        progress=None,
-        overwrite=False,
-        stop=StopRequest(),
-        log=lambda line: None,
-    )
+def go(folder: Path, federation: Federation) -> Outcome:
+    """Let a federation run into ``folder/run``."""
+    checkpointer = Checkpointer(folder / "checkpoint", "digest", print)
+    watchers = Watchers(Clock(), checkpointer, StopRequest(), log=lambda line: None)
+    done = Run(federation, {}, folder / "run", watchers)
+    done.go()
+    return Outcome(folder / "run", done.state, done.record)
+
+
+class Play:
+    """A federation whose state moves on with each round, and all that it consists of, to look inside.
+
+    Attributes
+    ----------
+    state, record : after the rounds so far
+    """
+
+    def __init__(self, federation: Any, state: FederationState):
+        self.federation, self.state, self.record = federation, state, Record()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.federation, name)
+
+    def round(self, number: int) -> dict[str, Any]:
+        """Run a round; returns its row."""
+        result = self.federation.round(self.state, number)
+        row = round_row(result, self.record)
+        self.state = result.state
+        self.record.add(row, None)
+        return row
+
+    @property
+    def private(self) -> Any:
+        """What clients keep to themselves now."""
+        return self.federation.private(self.state)
+
+    def evaluate(self) -> Any:
+        return self.federation.evaluate(self.state)
+
+
+def make_federation(
+    store: Store, partition: Partition, spec: RunSpec, chunk: int | None = None, **overrides: Any
+) -> Federation:
+    """The federation of a spec, from the same start as its runs."""
+    return Federation(spec, store, partition, make_base(spec, store), Compute(threads=1, chunk=chunk), **overrides)
+
+
+def play(store: Store, partition: Partition, spec: RunSpec, chunk: int | None = None, **overrides: Any) -> Play:
+    """A federation before its first round."""
+    federation = make_federation(store, partition, spec, chunk, say=lambda line: None, **overrides)
+    return Play(federation, federation.init())
 
 
 def trees_of(state: Any) -> dict[str, Tree]:

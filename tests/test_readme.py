@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -51,3 +53,18 @@ def test_pictures_of_the_readme_are_there_and_small():
     pictures = re.findall(r"docs/[\w-]+\.(?:png|svg)", (ROOT / "README.md").read_text())
     assert len(pictures) == 3
     assert all((ROOT / picture).stat().st_size <= 150_000 for picture in pictures)
+
+
+def test_the_python_example_trains():
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    rng = np.random.default_rng(0)
+    names = {
+        "images": rng.integers(0, 256, (40, 8, 8), dtype=np.uint8),
+        "labels": rng.integers(0, 3, 40),
+        "clients": [range(15), range(15, 40)],
+    }
+    exec(code, names)
+    state, federation = names["state"], names["federation"]
+    assert state.participations == {0: 1, 1: 1}
+    assert any(not torch.equal(leaf, state.shared[name]) for name, leaf in federation.init().shared.items())
+    assert len(federation.evaluate(state).personal) == 2

@@ -1,18 +1,17 @@
 """A population of a few float images, and one round of a method on it, for hand computations."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import torch
 
 from fedbench.channels.dense import Dense, DenseOptions
 from fedbench.config.entries import Training
 from fedbench.config.reading import parse_entry
-from fedbench.engine.checkpoint import State
 from fedbench.engine.chunk import Chunk
-from fedbench.engine.client_store import ClientStore
 from fedbench.engine.clients import ClientTrainer
-from fedbench.engine.server import Server
+from fedbench.engine.record import Record
+from fedbench.engine.rows import round_row
+from fedbench.engine.server import Server, sample_cohort
+from fedbench.engine.state import FederationState
 from fedbench.models.make_model import make_model
 from fedbench.options import parse
 from fedbench.randomness import stream
@@ -50,8 +49,25 @@ def classifier(backbone, double=False, **options):
     return model.double() if double else model
 
 
-def make(method, model, population=None, channel=None, **training):
-    """A server about to run rounds of `method` (a config entry) on the toy population."""
+class Played:
+    """A server with the state and the record that its rounds lead to."""
+
+    def __init__(self, server, state):
+        self.server, self.state, self.record = server, state, Record()
+        self.shared, self.trainer = state.shared, server.trainer
+        self.method, self.population = server.method, server.trainer.population
+
+    def round(self, number):
+        """Run a round; returns its row."""
+        result = self.server.round(self.state, number)
+        row = round_row(result, self.record)
+        self.state = result.state
+        self.record.add(row, None)
+        return row
+
+
+def make(method, model, population=None, channel=None, sampler=sample_cohort, **training):
+    """About to run rounds of `method` (a config entry) on the toy population."""
     population = population or Toy()
     options = METHODS.parse(method["method"], {k: v for k, v in method.items() if k != "method"}, "toy")
     training = parse(Training, {"rounds": 1, "batch_size": 8, "learning_rate": 0.1, **training}, "training")
@@ -59,14 +75,14 @@ def make(method, model, population=None, channel=None, **training):
     if built.pooled:
         population.train_samples = [np.concatenate(population.train_samples)]
     shared = built.init_shared(stream(0, "shared"))
-    state = State(0, shared, built.init_server(shared), {}, {}, {})
-    private = ClientStore(lambda client: built.init_private(stream(0, "private", client)))
-    private.trees = state.private
-    trainer = ClientTrainer(built, training, population, 0)
     channel = channel or Dense(DenseOptions(), shared)
-    memory = ClientStore(lambda client: channel.init_memory())
-    server = Server(trainer, channel, state, private, memory, Chunk(8, print))
-    return SimpleNamespace(server=server, state=state, method=built, population=population, shared=shared)
+
+    def private(client):
+        return built.init_private(stream(0, "private", client), shared)
+
+    trainer = ClientTrainer(built, training, population, 0)
+    server = Server(trainer, channel, Chunk(8, print), private, sampler=sampler)
+    return Played(server, FederationState(0, shared, built.init_server(shared), {}))
 
 
 def gradients(leaves, loss):

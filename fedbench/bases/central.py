@@ -25,6 +25,7 @@ from fedbench.data.store import Store
 from fedbench.errors import FedbenchError
 from fedbench.models.classifier import Classifier
 from fedbench.models.images import ImageReader, crop_flip, draw_crop_flip, normalise, padding
+from fedbench.models.optim import cosine, make_optimizer
 from fedbench.models.weights import read_metadata, read_weights, save_weights
 from fedbench.randomness import stream
 
@@ -73,7 +74,13 @@ class CentralTraining:
         self.identity = identity
         self.steps = math.ceil(len(samples) / base.batch_size)
         self.parameters = {name: leaf for name, leaf in classifier.named_parameters() if leaf.requires_grad}
-        self.optimizer = _optimizer(base, list(self.parameters.values()))
+        self.optimizer = make_optimizer(
+            base.optimizer,
+            list(self.parameters.values()),
+            base.momentum,
+            lr=base.learning_rate,
+            weight_decay=base.weight_decay,
+        )
         self.history: list[dict[str, float]] = []
         self.seconds = 0.0
 
@@ -176,21 +183,12 @@ class CentralTraining:
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
-def _optimizer(base: BaseEntry, parameters: list[Tensor]) -> torch.optim.Optimizer:
-    if base.optimizer == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=base.learning_rate, momentum=base.momentum, weight_decay=base.weight_decay
-        )
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[base.optimizer]
-    return kind(parameters, lr=base.learning_rate, weight_decay=base.weight_decay)
-
-
 def learning_rate(base: BaseEntry, step: int, steps_per_epoch: int) -> float:
     """Learning rate of a step (counted over all epochs): linear warm-up to the full rate, then a cosine to zero."""
     warmup, total = base.warmup_epochs * steps_per_epoch, base.epochs * steps_per_epoch
     if step < warmup:
         return base.learning_rate * (step + 1) / warmup
-    return base.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+    return base.learning_rate * cosine(step - warmup, total - warmup)
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:

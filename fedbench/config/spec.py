@@ -122,11 +122,11 @@ def resolve(config: Config, cell: Cell) -> RunSpec:
             "has no 'public' key; add one or use another model"
         )
     spec = RunSpec(cell, dataset, partition, model, base, method, config.channels[method.common.channel], training)
-    _check_fit(spec)
+    check_fit(spec)
     return spec
 
 
-def _check_fit(spec: RunSpec) -> None:
+def check_fit(spec: RunSpec) -> None:
     """Reject combinations that make no sense, with the method's own reason, before anything runs."""
     method = METHODS[spec.method.common.method].target
     backbone = BACKBONES[spec.model.common.backbone].target

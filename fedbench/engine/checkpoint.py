@@ -10,72 +10,34 @@ import hashlib
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from fedbench.engine.record import Record
+from fedbench.engine.state import FederationState
 from fedbench.errors import FedbenchError
 from fedbench.files.io import write_bytes
 from fedbench.files.temporary import remove_leftovers
-
-if TYPE_CHECKING:
-    from fedbench.tree import Tree
 
 NAME = re.compile(r"round(\d{6})-([0-9a-f]{64})\.safetensors")
 KEPT = 2  # the newest, and one to fall back to
 
 
-@dataclass
-class State:
-    """Everything that changes during a run.
-
-    Attributes
-    ----------
-    round_number : rounds completed
-    shared, server, channel : trees of the server
-    private, memory : trees of the clients that have taken part
-    seen : client -> the last round it took part in
-    participations : client -> number of rounds
-    update_bytes : what a client of the last cohort must be sent to be up to date again
-    rows : rows of rounds.csv so far
-    accuracies : named per-client vectors (base, last, best, global)
-    domains : the same per domain
-    tail, domain_tail : per-client and per-domain accuracies of the last evaluated rounds
-    totals : sums over rounds (bytes, seconds)
-    held_out : clients that are evaluated apart
-    """
-
-    round_number: int
-    shared: Tree
-    server: Tree
-    channel: Tree
-    private: dict[int, Tree]
-    memory: dict[int, Tree]
-    update_bytes: int = 0
-    seen: dict[int, int] = field(default_factory=dict)
-    participations: dict[int, int] = field(default_factory=dict)
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    accuracies: dict[str, list[float]] = field(default_factory=dict)
-    domains: dict[str, list[float]] = field(default_factory=dict)
-    tail: list[list[float]] = field(default_factory=list)
-    domain_tail: list[list[float]] = field(default_factory=list)
-    totals: dict[str, float] = field(default_factory=dict)
-    held_out: list[int] = field(default_factory=list)
-    diverged_round: int | None = None
+def _fields(annotation: str) -> list[str]:
+    """Fields of the federation's state that are annotated so."""
+    return [field.name for field in fields(FederationState) if field.type == annotation]
 
 
-TREES = ("shared", "server", "channel")
-CLIENT_TREES = ("private", "memory")
-VALUES = (
-    *("round_number", "update_bytes", "rows", "accuracies", "domains", "tail", "domain_tail"),
-    *("totals", "held_out", "diverged_round"),
-)
-CLIENT_VALUES = ("seen", "participations")
+# A field that is added to either dataclass is in the next checkpoint.
+TREES, CLIENT_TREES, CLIENT_VALUES = (_fields(kind) for kind in ("Tree", "dict[int, Tree]", "dict[int, int]"))
+STATE_VALUES = [f.name for f in fields(FederationState) if f.name not in (*TREES, *CLIENT_TREES, *CLIENT_VALUES)]
+RECORD_VALUES = [field.name for field in fields(Record)]
 
 
-def save(folder: Path, state: State, digest: str) -> Path:
+def save(folder: Path, state: FederationState, record: Record, digest: str) -> Path:
     """Write a checkpoint atomically and drop all but the newest two."""
     from safetensors.torch import save as serialise
 
@@ -83,7 +45,8 @@ def save(folder: Path, state: State, digest: str) -> Path:
     for part in CLIENT_TREES:
         for client, tree in getattr(state, part).items():
             tensors.update({f"{part}/{client}/{name}": leaf for name, leaf in tree.items()})
-    values = {name: getattr(state, name) for name in VALUES + CLIENT_VALUES}
+    values = {name: getattr(state, name) for name in [*STATE_VALUES, *CLIENT_VALUES]}
+    values |= {name: getattr(record, name) for name in RECORD_VALUES}
     # clone: leaves may share memory (a method that does not train returns its input), which the format rejects
     data = serialise(
         {name: leaf.detach().cpu().clone().contiguous() for name, leaf in tensors.items()},
@@ -103,7 +66,7 @@ def _files(folder: Path) -> list[Path]:
     return sorted((path for path in folder.iterdir() if NAME.fullmatch(path.name)), reverse=True)
 
 
-def load(folder: Path, digest: str, say) -> State | None:
+def load(folder: Path, digest: str, say) -> tuple[FederationState, Record] | None:
     """The newest undamaged checkpoint, or None if there is none.
 
     Parameters
@@ -144,8 +107,8 @@ def _metadata(data: bytes) -> dict[str, str]:
     return json.loads(data[8 : 8 + length])["__metadata__"]
 
 
-def _restore(tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> State:
-    trees: dict[str, Any] = {part: {} for part in TREES + CLIENT_TREES}
+def _restore(tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> tuple[FederationState, Record]:
+    trees: dict[str, Any] = {part: {} for part in [*TREES, *CLIENT_TREES]}
     for name, leaf in tensors.items():
         part, rest = name.split("/", 1)
         if part in CLIENT_TREES:
@@ -155,7 +118,8 @@ def _restore(tensors: dict[str, torch.Tensor], values: dict[str, Any]) -> State:
             trees[part][rest] = leaf
     for name in CLIENT_VALUES:
         values[name] = {int(client): value for client, value in values[name].items()}
-    return State(**trees, **values)
+    record = Record(**{name: values.pop(name) for name in RECORD_VALUES})
+    return FederationState(**trees, **values), record
 
 
 def remove(folder: Path) -> None:

@@ -19,22 +19,23 @@ class ClientStore:
     Parameters
     ----------
     create : client number -> that client's initial tree
+    trees : what clients have kept so far; never changed
     """
 
-    def __init__(self, create: Callable[[int], Tree]):
+    def __init__(self, create: Callable[[int], Tree], trees: dict[int, Tree]):
         self._create = create
-        self.trees: dict[int, Tree] = {}
-
-    def __contains__(self, client: int) -> bool:
-        return client in self.trees
+        self.trees = trees
 
     def gather(self, clients: Iterable[int], device: torch.device) -> Tree:
         """The clients' trees stacked in the given order; reading does not store anything."""
         # each by itself: what a client has kept lies on the CPU, what it starts from may not
         return stack(to_device(self.trees[c] if c in self.trees else self._create(c), device) for c in clients)
 
-    def scatter(self, clients: Iterable[int], stacked: Tree) -> None:
-        """Store row k of `stacked` as client k's tree."""
+    def updated(self, clients: Iterable[int], stacked: Tree) -> dict[int, Tree]:
+        """All clients' trees, with row k of `stacked` as client k's."""
         stacked = to_device(stacked, "cpu")
-        for position, client in enumerate(clients):
-            self.trees[client] = {name: leaf.clone() for name, leaf in rows(stacked, position).items()}
+        new = {
+            client: {name: leaf.clone() for name, leaf in rows(stacked, position).items()}
+            for position, client in enumerate(clients)
+        }
+        return {**self.trees, **new}

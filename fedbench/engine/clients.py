@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +18,8 @@ import torch
 
 from fedbench.engine.batches import BatchPlan, local_steps, make_plan
 from fedbench.engine.gradients import GradientSums, clip_each
+from fedbench.engine.groups import group_optimizer, grouped
 from fedbench.engine.interrupt import StopNow
-from fedbench.errors import FedbenchError
 from fedbench.methods.method import Group, LocalResult, Method, Phase
 from fedbench.models.task import Batch
 from fedbench.tree import Tree, add, concatenate, rows
@@ -44,6 +44,24 @@ class Trained:
 
     result: LocalResult
     losses: Tensor
+    gradients: Tree
+
+
+@dataclass(frozen=True)
+class PhasesResult:
+    """What one phase, or a participation's phases one after another, made of K clients.
+
+    Attributes
+    ----------
+    local : stacked local state
+    losses : mean loss of the last phase [K]
+    steps : steps of the first phase [K]
+    gradients : sums of the followed leaves' gradients over all phases
+    """
+
+    local: Tree
+    losses: Tensor
+    steps: Tensor
     gradients: Tree
 
 
@@ -76,19 +94,20 @@ class ClientTrainer:
         samples = len(self.population.train_samples[client])
         return local_steps(samples, self.training.batch_size, self.training.local_epochs, self.training.local_steps)
 
-    def train(self, clients: Sequence[int], received: Tree, private: Tree, round_number: int, rate: float) -> Trained:
+    def train(
+        self, clients: Sequence[int], received: Tree, private: Tree, round_number: int, lr_factor: float
+    ) -> Trained:
         """One participation of `clients`.
 
         Parameters
         ----------
         received, private : stacked trees [K, ...], in the order of `clients`
-        rate : the round's learning-rate factor, in (0, 1]
+        lr_factor : what the round multiplies learning rates with, in (0, 1]
         """
         phases, trainers = self.method.phases(), self.population.train_samples
-        local, losses, steps, gradients = self._run_phases(
-            phases, clients, trainers, round_number, received, private, rate
-        )
-        return Trained(LocalResult(received, local, steps, rate * self.training.learning_rate), losses, gradients)
+        done = self._run_phases(phases, clients, trainers, round_number, received, private, lr_factor)
+        result = LocalResult(received, done.local, done.steps, lr_factor * self.training.learning_rate)
+        return Trained(result, done.losses, done.gradients)
 
     def fine_tune(
         self, phases: Sequence[Phase], clients: Sequence[int], received: Tree, private: Tree
@@ -102,7 +121,7 @@ class ClientTrainer:
         (shared, private) leaves, stacked, as :meth:`Method.personal` takes them
         """
         train = self.population.train
-        local, *_ = self._run_phases(phases, clients, train, "evaluation", received, private, 1.0)
+        local = self._run_phases(phases, clients, train, "evaluation", received, private, 1.0).local
         return {name: local[name] for name in received}, {name: local[name] for name in private}
 
     def _run_phases(
@@ -113,14 +132,9 @@ class ClientTrainer:
         key: int | str,
         received: Tree,
         private: Tree,
-        rate: float,
-    ) -> tuple[Tree, Tensor, Tensor, Tree]:
-        """Train all phases.
-
-        Returns
-        -------
-        (local state, mean loss of the last phase [K], steps of the first phase [K], sums of the followed gradients)
-        """
+        lr_factor: float,
+    ) -> PhasesResult:
+        """Train all phases."""
         device, local = self.population.device, {**received, **private}
         # A phase may count epochs where the run counts steps, so that its clients leave the stack at different times.
         order = sorted(range(len(clients)), key=lambda position: -len(samples[clients[position]]))
@@ -129,17 +143,17 @@ class ClientTrainer:
             index = torch.tensor(order, device=device)
             received, local, back = rows(received, index), rows(local, index), torch.argsort(index)
         clients = [clients[position] for position in order]
-        losses, first_steps = torch.zeros(len(clients), device=device), None
-        gradients: Tree = {}
+        done = None
         for number, phase in enumerate(phases):
             plan = self._plan(clients, samples, phase, (key, number))
-            local, losses, sums = self._run_phase(phase, plan, local, received, rate)
-            gradients = add(gradients, sums) if gradients else sums
-            first_steps = plan.steps if first_steps is None else first_steps
-        steps = torch.from_numpy(first_steps).to(device)
+            new = self._run_phase(phase, plan, local if done is None else done.local, received, lr_factor)
+            if done is not None:
+                gradients = add(done.gradients, new.gradients) if done.gradients else new.gradients
+                new = replace(new, steps=done.steps, gradients=gradients)
+            done = new
         if back is None:
-            return local, losses, steps, gradients
-        return rows(local, back), losses[back], steps[back], rows(gradients, back)
+            return done
+        return PhasesResult(rows(done.local, back), done.losses[back], done.steps[back], rows(done.gradients, back))
 
     def _plan(
         self, clients: Sequence[int], samples: Sequence[np.ndarray], phase: Phase, key: tuple[int | str, int]
@@ -155,18 +169,16 @@ class ClientTrainer:
             self.population.pad if self.training.augmentation == "crop-flip" else None,
         )
 
-    def _run_phase(
-        self, phase: Phase, plan: BatchPlan, local: Tree, received: Tree, rate: float
-    ) -> tuple[Tree, Tensor, Tree]:
-        """Train the phase's leaves; returns the local state, each client's mean loss [K] and the followed gradients."""
+    def _run_phase(self, phase: Phase, plan: BatchPlan, local: Tree, received: Tree, lr_factor: float) -> PhasesResult:
+        """Train the phase's leaves."""
         clients = len(plan.steps)
         if phase.before is not None:
             local = {**local, **phase.before(local)}
-        groups = _grouped(phase, local)
+        groups = grouped(phase, local)
         names = [name for _, members in groups for name in members]
         leaves = {name: local[name].clone(memory_format=torch.contiguous_format).requires_grad_() for name in names}
         constant = {name: leaf for name, leaf in local.items() if name not in leaves}
-        optimiser = self._optimiser(groups, leaves, rate)
+        optimizer = group_optimizer(self.training, groups, leaves, lr_factor)
         finished: list[Tree] = []  # clients that left, last ones first
         total = torch.zeros(clients, device=self.population.device)
         followed = [name for name in names if name.startswith(self.method.followed_leaves)]
@@ -182,24 +194,25 @@ class ClientTrainer:
                 active = remaining
                 constant, received = rows(constant, slice(active)), rows(received, slice(active))
                 kept = {name: leaf.detach()[:active].clone().requires_grad_() for name, leaf in leaves.items()}
-                optimiser = self._shrink(optimiser, groups, leaves, kept, rate)
+                optimizer = self._shrink(optimizer, groups, leaves, kept, lr_factor)
                 leaves = kept
             batch = self._batch(plan, step, active)
             for _ in range(phase.repeats):
-                losses = self._step(phase, leaves, optimiser, constant, received, batch, gradients)
+                losses = self._step(phase, leaves, optimizer, constant, received, batch, gradients)
             if phase.after_batch is not None:
                 with torch.no_grad():
                     constant = {**constant, **phase.after_batch({**constant, **_detached(leaves)})}
             total[:active] += losses
         state = {**constant, **_detached(leaves)}
         finished.append({name: state[name] for name in local})
-        return concatenate(reversed(finished)), total / torch.from_numpy(plan.steps).to(total), gradients.tree()
+        steps = torch.from_numpy(plan.steps).to(total.device)
+        return PhasesResult(concatenate(reversed(finished)), total / steps.to(total), steps, gradients.tree())
 
     def _step(
         self,
         phase: Phase,
         leaves: Tree,
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         constant: Tree,
         received: Tree,
         batch: Batch,
@@ -209,13 +222,13 @@ class ClientTrainer:
         with self.autocast():
             losses = self.method.task.losses(phase.view(local) if phase.view else local, batch)
         objective = losses if phase.penalty is None else losses + phase.penalty(local, received)
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         objective.sum().backward()
         gradients.add(leaves)
         clip = phase.clip or self.training.clip
         if clip is not None:
             clip_each(leaves.values(), clip)
-        optimiser.step()
+        optimizer.step()
         return losses.detach()
 
     def autocast(self):
@@ -237,33 +250,16 @@ class ClientTrainer:
             None if mask.all() else torch.from_numpy(np.ascontiguousarray(mask)).to(self.population.device),
         )
 
-    def _optimiser(self, groups: list[tuple[Group, list[str]]], leaves: Tree, rate: float) -> torch.optim.Optimizer:
-        training = self.training
-        parameters = []
-        for group, names in groups:
-            learning_rate = training.learning_rate if group.learning_rate is None else group.learning_rate
-            parameters.append(
-                {
-                    "params": [leaves[name] for name in names],
-                    "lr": learning_rate * (rate if group.scheduled else 1.0),
-                    "weight_decay": training.weight_decay if group.weight_decay is None else group.weight_decay,
-                }
-            )
-        if training.optimizer == "sgd":
-            return torch.optim.SGD(parameters, lr=1.0, momentum=training.momentum, fused=True)
-        kind = torch.optim.Adam if training.optimizer == "adam" else torch.optim.AdamW
-        return kind(parameters, lr=1.0, betas=training.betas, fused=True)
-
     def _shrink(
         self,
         old: torch.optim.Optimizer,
         groups: list[tuple[Group, list[str]]],
         leaves: Tree,
         kept: Tree,
-        rate: float,
+        lr_factor: float,
     ) -> torch.optim.Optimizer:
         """An optimiser for the clients that go on, with their part of the old one's state."""
-        new = self._optimiser(groups, kept, rate)
+        new = group_optimizer(self.training, groups, kept, lr_factor)
         for name, leaf in leaves.items():
             active = len(kept[name])
             new.state[kept[name]] = {
@@ -272,23 +268,6 @@ class ClientTrainer:
                 for key, value in old.state.get(leaf, {}).items()
             }
         return new
-
-
-def _grouped(phase: Phase, local: Tree) -> list[tuple[Group, list[str]]]:
-    """The phase's groups with the names of the leaves that each trains."""
-    groups: list[tuple[Group, list[str]]] = []
-    taken: set[str] = set()
-    for group in phase.groups:
-        names = [name for name in local if name.startswith(group.prefixes)]
-        twice = taken.intersection(names)
-        if twice:
-            raise FedbenchError(f"leaf {min(twice)!r} is in two optimiser groups of one phase")
-        taken.update(names)
-        if names:
-            groups.append((group, names))
-    if not groups:
-        raise FedbenchError(f"no leaf matches the phase's groups; the local state has {', '.join(local) or 'none'}")
-    return groups
 
 
 def _detached(leaves: Tree) -> Tree:

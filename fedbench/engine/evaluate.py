@@ -6,9 +6,9 @@ one pass over all samples with the shared weights serves both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -41,6 +41,7 @@ class Evaluation:
         (NaN for a domain without any)
     global_accuracy, global_loss : shared weights on the whole test split
     held_out : clients that are not in the federation; means over clients leave them out
+    diagnostics : the method's own columns of an evaluated round
     """
 
     personal: np.ndarray
@@ -51,6 +52,7 @@ class Evaluation:
     global_accuracy: float
     global_loss: float
     held_out: Sequence[int] = ()
+    diagnostics: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Evaluator:

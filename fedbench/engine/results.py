@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedbench.engine.record import TAIL
 from fedbench.errors import FedbenchError
 from fedbench.files.io import read_sealed, write_csv, write_sealed, writing_errors
 from fedbench.files.temporary import NEW, remove_leftovers, temporary_folder
 
 if TYPE_CHECKING:
     from fedbench.data.store import Store
-    from fedbench.engine.checkpoint import State
     from fedbench.engine.evaluate import Evaluation
+    from fedbench.engine.record import Record
+    from fedbench.engine.state import FederationState
     from fedbench.partition.partition import Partition
 
     Table = tuple[Sequence[str], Sequence[Mapping[str, Any]]]  # columns, rows
@@ -39,7 +41,6 @@ DOMAIN_COLUMNS = [
 ]
 TABLES = ("rounds.csv", "clients.csv", "domains.csv")
 SUMMARY = "summary.json"
-TAIL = 10  # evaluated rounds in the "tail" selection
 
 
 def spread(accuracies: Sequence[float]) -> dict[str, float]:
@@ -68,48 +69,25 @@ def evaluation_columns(evaluation: Evaluation) -> dict[str, float | None]:
         **{f"held_out_accuracy_{name}": apart[name] for name in ("mean", "worst") if apart},
         "global_accuracy": evaluation.global_accuracy,
         "global_loss": evaluation.global_loss,
+        **evaluation.diagnostics,
     }
 
 
-def remember(state: State, evaluation: Evaluation, row: dict[str, Any]) -> None:
-    """Keep the accuracies of clients and domains that the selections need; `row` is not yet among the state's rows.
-
-    Round 0 stands in for all selections until a trained round is evaluated. Without validation samples there is
-    no best round.
-    """
-    earlier = [old for old in _evaluated(state) if old["round"] > 0]
-    best = row["val_accuracy"] is not None and all(row["val_accuracy"] > old["val_accuracy"] for old in earlier)
-    for kept, tail, personal, shared in (
-        (state.accuracies, state.tail, evaluation.personal, evaluation.shared),
-        (state.domains, state.domain_tail, evaluation.domain_personal, evaluation.domain_shared),
-    ):
-        if row["round"] == 0:
-            kept["base"] = shared.tolist()
-        if best:
-            kept["best"] = personal.tolist()
-        kept["last"], kept["global"] = personal.tolist(), shared.tolist()
-        tail[:] = [*(tail if earlier else []), personal.tolist()][-TAIL:]
-
-
-def _evaluated(state: State) -> list[dict[str, Any]]:
-    return [row for row in state.rows if row.get("global_accuracy") is not None]
-
-
-def selections(state: State) -> dict[str, Any]:
+def selections(record: Record) -> dict[str, Any]:
     """Last round, best round by validation accuracy, and mean of the last evaluated rounds."""
-    evaluated = _evaluated(state)
+    evaluated = record.evaluated
     trained = [row for row in evaluated if row["round"] > 0] or evaluated
     tail = trained[-TAIL:]
     chosen = {"last": [trained[-1]], "tail": tail}
-    if "best" in state.accuracies:
+    if "best" in record.accuracies:
         chosen["best"] = [max(trained, key=lambda row: (row["val_accuracy"], -row["round"]))]
-    vectors = {**state.accuracies, "tail": np.mean(state.tail, axis=0)}
-    parts = {name: split(vectors[name], state.held_out) for name in chosen}
+    vectors = {**record.accuracies, "tail": np.mean(record.tail, axis=0)}
+    parts = {name: split(vectors[name], record.held_out) for name in chosen}
     return {
         name: {
             "rounds": [row["round"] for row in rows],
             "personal": spread(parts[name][0]),
-            "held_out": spread(parts[name][1]) if state.held_out else None,
+            "held_out": spread(parts[name][1]) if record.held_out else None,
             "global": float(np.mean([row["global_accuracy"] for row in rows])),
             "val": None if rows[0]["val_accuracy"] is None else float(np.mean([row["val_accuracy"] for row in rows])),
         }
@@ -117,9 +95,11 @@ def selections(state: State) -> dict[str, Any]:
     }
 
 
-def client_rows(state: State, store: Store, partition: Partition) -> list[dict[str, Any]]:
+def client_rows(
+    record: Record, participations: Mapping[int, int], store: Store, partition: Partition
+) -> list[dict[str, Any]]:
     """One row per client; only clients that the data name have a name."""
-    columns, names = _columns(state.accuracies, state.tail), partition.meta.get("client_names")
+    columns, names = _columns(record.accuracies, record.tail), partition.meta.get("client_names")
     return [
         {
             "client": client,
@@ -128,20 +108,20 @@ def client_rows(state: State, store: Store, partition: Partition) -> list[dict[s
             "n_train": len(partition.train[client]),
             "n_val": len(partition.validation[client]),
             "n_test": len(partition.test[client]),
-            "participations": state.participations.get(client, 0),
-            "held_out": int(client in state.held_out),
+            "participations": participations.get(client, 0),
+            "held_out": int(client in record.held_out),
             **{name: values[client] for name, values in columns.items()},
         }
         for client in range(partition.clients)
     ]
 
 
-def domain_rows(state: State, store: Store, partition: Partition) -> list[dict[str, Any]]:
+def domain_rows(record: Record, store: Store, partition: Partition) -> list[dict[str, Any]]:
     """One row per domain that the federation's clients have test samples of; none where there is but one domain."""
     if len(store.domain_names) < 2:
         return []
-    columns = _columns(state.domains, state.domain_tail)
-    members = [part for client, part in enumerate(partition.test) if client not in state.held_out]
+    columns = _columns(record.domains, record.domain_tail)
+    members = [part for client, part in enumerate(partition.test) if client not in record.held_out]
     counts = [np.bincount(store.domains[part], minlength=len(store.domain_names)) for part in members]
     return [
         {
@@ -166,15 +146,23 @@ def _columns(kept: dict[str, list[float]], tail: list[list[float]]) -> dict[str,
     }
 
 
-def write_results(
-    out: Path,
-    state: State,
-    store: Store,
-    partition: Partition,
-    columns: Sequence[str],
-    tables: Mapping[str, Table],
-    summary: dict[str, Any],
-) -> None:
+def tables(
+    state: FederationState, record: Record, store: Store, partition: Partition, columns: Iterable[str]
+) -> dict[str, Table]:
+    """The tables that every run has, by their files' names.
+
+    Parameters
+    ----------
+    columns : what the method adds to rounds.csv
+    """
+    return {
+        "rounds.csv": ([*ROUND_COLUMNS, *columns, *LAST_ROUND_COLUMNS], record.rows),
+        "clients.csv": (CLIENT_COLUMNS, client_rows(record, state.participations, store, partition)),
+        "domains.csv": (DOMAIN_COLUMNS, domain_rows(record, store, partition)),
+    }
+
+
+def write_results(out: Path, tables: Mapping[str, Table], summary: dict[str, Any]) -> None:
     """Write the folder; summary.json goes first and comes last, so that its presence means the run is complete.
 
     It is sealed, and has the SHA-256 of each table under ``files``: a table without rows (domains.csv where there is
@@ -183,14 +171,8 @@ def write_results(
 
     Parameters
     ----------
-    columns, tables : what the method adds to rounds.csv, and beside it
+    tables : file -> (columns, rows)
     """
-    tables = {
-        "rounds.csv": ([*ROUND_COLUMNS, *columns, *LAST_ROUND_COLUMNS], state.rows),
-        "clients.csv": (CLIENT_COLUMNS, client_rows(state, store, partition)),
-        "domains.csv": (DOMAIN_COLUMNS, domain_rows(state, store, partition)),
-        **tables,
-    }
     with writing_errors(out):
         out.mkdir(parents=True, exist_ok=True)
         remove_leftovers(out, (*tables, SUMMARY))

@@ -1,46 +1,53 @@
-"""A run from its spec to its folder: rounds, evaluations, checkpoints, results."""
+"""A run from its spec to its folder: a federation, the folder, and those who watch."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import torch
-
-from fedbench.channels.channel import dense_bytes
-from fedbench.channels.make_channel import make_channel
 from fedbench.config.identity import identity, identity_digest, mismatch
-from fedbench.engine import checkpoint as checkpoints
 from fedbench.engine import environment, results
-from fedbench.engine.chunk import Chunk
-from fedbench.engine.client_store import ClientStore
-from fedbench.engine.clients import ClientTrainer
-from fedbench.engine.declared import declared_tables, declared_values, rehearse
-from fedbench.engine.evaluate import Evaluator
+from fedbench.engine.checkpointer import Checkpointer
+from fedbench.engine.clock import Clock
+from fedbench.engine.federation import Compute, Federation
 from fedbench.engine.interrupt import Interrupted, StopNow, StopRequest, moment
-from fedbench.engine.population import Population, draw_held_out
-from fedbench.engine.server import Server
+from fedbench.engine.record import Record
+from fedbench.engine.rows import round_row, start_row
 from fedbench.engine.summary import summarise
 from fedbench.errors import FedbenchError
 from fedbench.files.io import damage, read_sealed, writing_errors
 from fedbench.files.products import RUN
-from fedbench.models.make_model import make_model
-from fedbench.randomness import stream
 from fedbench.registry import METHODS
 from fedbench.site.locking import alone
-from fedbench.tree import count, to_device
 
 if TYPE_CHECKING:
     from fedbench.bases.base import Base
     from fedbench.config.spec import RunSpec
     from fedbench.data.store import Store
+    from fedbench.engine.evaluate import Evaluation
+    from fedbench.engine.state import FederationState
     from fedbench.partition.partition import Partition
     from fedbench.site.progress import Progress
 
-CHECKPOINT_SECONDS = 60.0
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run writes.
+
+    Attributes
+    ----------
+    out : the run's folder
+    checkpoint : folder for checkpoints; emptied when the run is complete
+    overwrite : replace results or a checkpoint of another spec instead of refusing
+    """
+
+    out: Path
+    checkpoint: Path
+    overwrite: bool = False
 
 
 def run(
@@ -48,28 +55,24 @@ def run(
     store: Store,
     partition: Partition,
     base: Base,
-    out: Path,
-    checkpoint: Path,
-    device: torch.device,
-    threads: int,
-    chunk: int | None = None,
+    folder: RunFolder,
+    compute: Compute,
     progress: Progress | None = None,
-    overwrite: bool = False,
     time_limit: float | None = None,
     say: Callable[[str], None] = print,
-) -> None:
+) -> Run | None:
     """Train a run, or continue it from its checkpoint, and write its folder.
 
     Parameters
     ----------
     base : what the federation starts from
-    out : the run's folder
-    checkpoint : folder for checkpoints; emptied when the run is complete
-    chunk : clients trained at once; None takes the task's rule
-    overwrite : replace results or a checkpoint of another spec instead of refusing
     time_limit : seconds after which to stop at the last finished round
     say : called with a line if another process is at work on this run, which is then waited for, if a finished
         run's tables are damaged, or if the run diverges
+
+    Returns
+    -------
+    the run at its end; None if it was complete already
 
     Raises
     ------
@@ -79,23 +82,24 @@ def run(
         If the folder belongs to another spec, has files of a run's names that no run made, cannot be written, or
         another process works on it beyond the time limit.
     """
-    began = time.monotonic()
+    began, out = time.monotonic(), folder.out
     with writing_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-    with alone(out, checkpoint, say, time_limit):
+    with alone(out, folder.checkpoint, say, time_limit):
         RUN.check(out, METHODS[spec.method.common.method].target.tables)
         wanted = identity(spec.digest, store.meta["sha256"], partition.sha256, base.sha256)
-        if _is_complete(out, wanted, overwrite, say):
-            return
-        log = Log(out / "log.txt")
+        if _is_complete(out, wanted, folder.overwrite, say):
+            return None
+        log, clock = Log(out / "log.txt"), Clock()
         left = None if time_limit is None else time_limit - (time.monotonic() - began)
         with StopRequest(left) as stop:
-            this = Run(
-                spec, store, partition, base, out, checkpoint, device, threads, chunk, progress, overwrite, stop, log
-            )
+            federation = Federation(spec, store, partition, base, compute, stop=stop.reason, say=log)
+            checkpointer = Checkpointer(folder.checkpoint, identity_digest(wanted), log, folder.overwrite)
+            this = Run(federation, wanted, out, Watchers(clock, checkpointer, stop, log, progress))
             this.go()
-        if this.state.diverged_round is not None:
-            say(f"{out}: diverged in round {this.state.diverged_round}; the results end there and say so")
+        if this.record.diverged_round is not None:
+            say(f"{out}: diverged in round {this.record.diverged_round}; the results end there and say so")
+        return this
 
 
 def _is_complete(out: Path, wanted: dict[str, Any], overwrite: bool, say: Callable[[str], None]) -> bool:
@@ -130,159 +134,142 @@ class Log:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {line}\n")
 
 
+@dataclass(frozen=True)
+class Watchers:
+    """Who watches a run, each for one thing.
+
+    Attributes
+    ----------
+    clock : counts its seconds
+    checkpointer : saves it
+    stop : says when it has to end
+    log : takes lines that last
+    progress : shows how far it is
+    """
+
+    clock: Clock
+    checkpointer: Checkpointer
+    stop: StopRequest
+    log: Callable[[str], None]
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """A round that is done and not yet part of the run: the state after it, its row, its evaluation if it has one."""
+
+    state: FederationState
+    row: dict[str, Any]
+    evaluation: Evaluation | None
+
+
 class Run:
-    """One run in progress."""
+    """A federation on its way through its rounds into its folder.
 
-    def __init__(
-        self, spec, store, partition, base, out, checkpoint, device, threads, chunk, progress, overwrite, stop, log
-    ):
-        self.spec, self.store, self.partition = spec, store, partition
-        self.out, self.checkpoint, self.device, self.threads = out, checkpoint, device, threads
-        self.progress, self.stop, self.log = progress, stop, log
-        self.training, self.seed = spec.training, spec.seed
-        self.started, self.cpu_started = time.perf_counter(), time.process_time()
-        # exact and repeatable arithmetic: TF32 and autotuned kernels would make runs differ
-        torch.backends.cudnn.benchmark = False
-        self.one_time_bytes = dense_bytes(base.weights)
-        self.identity = identity(spec.digest, store.meta["sha256"], partition.sha256, base.sha256)
+    Parameters
+    ----------
+    federation : the maths
+    identity : what the results say that they are of (:func:`fedbench.config.identity.identity`)
+    out : the folder
+    watchers : who watches
 
-        classifier = make_model(spec.model, store.shape, store.classes)
-        classifier.load_state_dict(base.weights)
-        classifier.to(device).eval()
-        self.total_parameters = sum(parameter.numel() for parameter in classifier.parameters())
-        method_class = METHODS[spec.method.common.method].target
-        self.method = method_class(spec.method.options, classifier, self.training, self.seed)
-        held_out = draw_held_out(self.seed, partition.clients, self.training.held_out)
-        population = Population(store, partition, classifier, device, self.method.pooled, held_out)
-        self.trainer = ClientTrainer(self.method, self.training, population, self.seed, stop.reason)
-        self.chunk = Chunk(chunk or self.method.task.chunk(self.training.batch_size, device), log)
-        self.evaluator = Evaluator(self.trainer, self.chunk)
+    Attributes
+    ----------
+    state, record : of the rounds done; a round becomes part of them as a whole or not at all
+    """
 
-        shared = to_device(self.method.init_shared(stream(self.seed, "shared")), device)
-        self.channel = make_channel(spec.channel, shared)
-        self.state = self._restore(overwrite) or checkpoints.State(
-            round_number=-1,
-            shared=shared,
-            server=to_device(self.method.init_server(shared), device),
-            channel=to_device(self.channel.init_server(), device),
-            private={},
-            memory={},
-            held_out=held_out,
-        )
-        self.private = ClientStore(lambda client: self.method.init_private(stream(self.seed, "private", client)))
-        self.private.trees = self.state.private
-        self.memory = ClientStore(lambda client: self.channel.init_memory())
-        self.memory.trees = self.state.memory
-        self.private_parameters = count(self.method.init_private(stream(self.seed, "private", 0)))
-        rehearse(self.method, self.state.shared, self.private.gather([0], device))
-
-    def _restore(self, overwrite: bool) -> checkpoints.State | None:
-        try:
-            state = checkpoints.load(self.checkpoint, identity_digest(self.identity), self.log)
-        except FedbenchError:
-            if not overwrite:
-                raise
-            self.log("a checkpoint that cannot be continued is discarded; starting from round 0")
-            checkpoints.remove(self.checkpoint)
-            return None
-        if state is not None:
-            for part in checkpoints.TREES:
-                setattr(state, part, to_device(getattr(state, part), self.device))
-            self.log(f"continuing after round {state.round_number}")
-        return state
-
-    @property
-    def rounds(self) -> int:
-        return self.training.rounds if self.method.phases() else 0
+    def __init__(self, federation: Federation, identity: dict[str, Any], out: Path, watchers: Watchers):
+        self.federation, self.identity, self.out, self.watchers = federation, identity, out, watchers
+        found = watchers.checkpointer.load(federation.compute.device)
+        self.state, self.record = found or (federation.init(), Record(held_out=federation.held_out))
 
     def go(self) -> None:
-        """All remaining rounds, then the results."""
-        self.log(f"run {self.spec.digest} ({self.spec.cell.path}) on {environment.device_name(self.device)}")
-        held_out = [] if self.method.pooled else self.state.held_out
-        server = Server(self.trainer, self.channel, self.state, self.private, self.memory, self.chunk, held_out)
+        """All remaining rounds, then the results.
+
+        Raises
+        ------
+        Interrupted
+            If a stop was requested; what is done is saved.
+        """
+        federation, watchers = self.federation, self.watchers
+        spec, device = federation.spec, federation.compute.device
+        watchers.log(f"run {spec.digest} ({spec.cell.path}) on {environment.device_name(device)}")
         with self._progress():
-            saved = time.monotonic()
-            for number in range(self.state.round_number + 1, self.rounds + 1):
-                if self.state.diverged_round is not None:
+            for number in range(self.record.last_round + 1, federation.rounds + 1):
+                if self.record.diverged_round is not None:
                     break
                 try:
-                    self._round(server, number)
+                    step = self._step(number)
                 except StopNow:
                     self._stop()
-                if self.stop.reason():
+                self._commit(step)
+                if watchers.stop.reason():
                     self._stop()
-                if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                if watchers.checkpointer.due():
                     self._save()
-                    saved = time.monotonic()
-        self._clock()
-        clients = self._personalised()
-        rows = self.method.rows(clients, self.private.gather(clients, self.device)) if clients else {}
-        tables = declared_tables(self.method, rows)
-        results.write_results(
-            self.out, self.state, self.store, self.partition, list(self.method.columns), tables, summarise(self)
-        )
-        checkpoints.remove(self.checkpoint)
-        self.log("complete")
+        self._write()
+        watchers.checkpointer.remove()
+        watchers.log("complete")
 
-    def _round(self, server: Server, number: int) -> None:
-        began = time.perf_counter()
-        untrained = {"round": 0, "cumulative_bytes": 0, "diverged": 0}
-        row: dict[str, Any] = untrained if number == 0 else server.round(number)
+    def _step(self, number: int) -> Step:
+        """Round `number` and its evaluation; changes nothing. Round 0 is the evaluation of the start."""
+        federation, training = self.federation, self.federation.spec.training
+        began, state = time.perf_counter(), self.state
+        if number:
+            result = federation.round(state, number)
+            state, row = result.state, round_row(result, self.record)
+        else:
+            row = start_row()
         row["seconds_train"] = time.perf_counter() - began if number else None
-        last = number == self.rounds
-        if not row["diverged"] and (number % self.training.evaluate_every == 0 or last):
-            began = time.perf_counter()
-            row |= self._evaluate(row)
-            row["seconds_eval"] = time.perf_counter() - began
-        self.state.round_number = number
-        self.state.rows.append(row)
-        for kind in ("train", "eval"):
-            seconds = row.get(f"seconds_{kind}") or 0.0
-            self.state.totals[kind] = self.state.totals.get(kind, 0.0) + seconds
-        if self.progress is not None:
-            self.progress.round(row)
-        if row["diverged"]:
-            self.log(f"diverged in round {number}")
+        due = number % training.evaluate_every == 0 or number == federation.rounds
+        if row["diverged"] or not due:
+            return Step(state, row, None)
+        began = time.perf_counter()
+        evaluation = federation.evaluate(state)
+        row |= results.evaluation_columns(evaluation)
+        row["seconds_eval"] = time.perf_counter() - began
+        return Step(state, row, evaluation)
 
-    def _evaluate(self, row: dict[str, Any]) -> dict[str, Any]:
-        evaluation = self.evaluator.evaluate(self.state.shared, self.private, self._personalised())
-        columns = results.evaluation_columns(evaluation)
-        results.remember(self.state, evaluation, {**row, **columns})
-        clients = self._personalised()
-        if not clients:
-            return columns
-        found = self.method.private_diagnostics(self.private.gather(clients, self.device))
-        return columns | declared_values(self.method, found)
+    def _commit(self, step: Step) -> None:
+        """Make a round part of the run."""
+        self.state = step.state
+        self.record.add(step.row, step.evaluation)
+        if self.watchers.progress is not None:
+            self.watchers.progress.round(step.row)
+        if step.row["diverged"]:
+            self.watchers.log(f"diverged in round {step.row['round']}")
 
-    def _personalised(self) -> list[int]:
-        """Clients that hold something of their own."""
-        return sorted(self.state.seen) if self.private_parameters else []
+    def _write(self) -> None:
+        self._lap()
+        federation, state, record = self.federation, self.state, self.record
+        summary = summarise(federation, state, record, self.identity)
+        tables = results.tables(state, record, federation.store, federation.partition, federation.method.columns)
+        results.write_results(self.out, {**tables, **federation.tables(state)}, summary)
 
     @contextmanager
     def _progress(self):
-        if self.progress is None:
+        progress = self.watchers.progress
+        if progress is None:
             yield
             return
-        self.progress.start(self.rounds, self.spec.cell.path)
+        progress.start(self.federation.rounds, self.federation.spec.cell.path)
         try:
             yield
         finally:
-            self.progress.finish()
+            progress.finish()
 
-    def _clock(self) -> None:
-        """Move the time since the last call into the state's totals."""
-        now, cpu = time.perf_counter(), time.process_time()
-        totals = self.state.totals
-        totals["wall"] = totals.get("wall", 0.0) + now - self.started
-        totals["cpu"] = totals.get("cpu", 0.0) + cpu - self.cpu_started
-        self.started, self.cpu_started = now, cpu
+    def _lap(self) -> None:
+        """Move the time since the last lap into the record."""
+        for kind, seconds in self.watchers.clock.lap().items():
+            self.record.count(kind, seconds)
 
     def _save(self) -> None:
-        self._clock()
-        checkpoints.save(self.checkpoint, self.state, identity_digest(self.identity))
+        self._lap()
+        self.watchers.checkpointer.save(self.state, self.record)
 
     def _stop(self) -> None:
-        if self.state.round_number >= 0:  # before round 0 there is nothing to go on from
+        done, reason = self.record.last_round, self.watchers.stop.reason()
+        if done >= 0:  # before round 0 there is nothing to go on from
             self._save()
-        self.log(f"stopped {moment(self.state.round_number)} ({self.stop.reason()})")
-        raise Interrupted(self.state.round_number, self.stop.reason())
+        self.watchers.log(f"stopped {moment(done)} ({reason})")
+        raise Interrupted(done, reason)

@@ -35,12 +35,8 @@ def shared_part(local: Tree) -> Tree:
 class OwnCopy(FedAvg):
     """All leaves travel; a client's own copy starts from the same values, stays, and is what it is evaluated with."""
 
-    def init_shared(self, rng: np.random.Generator) -> Tree:
-        self._start = self.task.init(rng)
-        return self._start
-
-    def init_private(self, rng: np.random.Generator) -> Tree:
-        return owned(self._start)
+    def init_private(self, rng: np.random.Generator, shared: Tree) -> Tree:
+        return owned(shared)
 
     def personal(self, shared: Tree, private: Tree) -> Tree:
         return own(private)

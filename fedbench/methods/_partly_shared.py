@@ -28,15 +28,13 @@ class PartlyShared(FedAvg):
         return name.startswith(HEAD)
 
     def init_shared(self, rng: np.random.Generator) -> Tree:
-        start = self.task.init(rng)
-        self._start = {name: leaf for name, leaf in start.items() if self.stays(name)}
-        return {name: leaf for name, leaf in start.items() if not self.stays(name)}
+        return {name: leaf for name, leaf in self.task.init(rng).items() if not self.stays(name)}
 
-    def init_private(self, rng: np.random.Generator) -> Tree:
-        return self._start
+    def init_private(self, rng: np.random.Generator, shared: Tree) -> Tree:
+        return {name: leaf for name, leaf in self.start.items() if self.stays(name)}
 
     def global_weights(self, shared: Tree) -> Tree:
-        return {**shared, **self._start}
+        return {**shared, **{name: leaf for name, leaf in self.start.items() if self.stays(name)}}
 
 
 class PrivateHead(PartlyShared):

@@ -60,7 +60,7 @@ class FedDPA(Method):
 
         return MixedLoraTask(classifier, self.options.rank, self.options.lora_alpha, self.options.weight)
 
-    def init_private(self, rng: np.random.Generator) -> Tree:
+    def init_private(self, rng: np.random.Generator, shared: Tree) -> Tree:
         return self.task.init_private(rng)
 
     def phases(self) -> tuple[Phase, ...]:

@@ -101,15 +101,14 @@ class FedSDG(Method):
 
     def init_shared(self, rng: np.random.Generator) -> Tree:
         start = self.task.init(rng)
-        if self.options.head == "shared":
-            return start
-        # The common starting head: private to each client, and the shared model's for evaluation.
-        self._head = select(start, "head.")
-        return select(start, "lora.")
+        return start if self.options.head == "shared" else select(start, "lora.")
 
-    def init_private(self, rng: np.random.Generator) -> Tree:
-        private = self.task.init_private(rng)
-        return private if self.options.head == "shared" else {**private, **self._head}
+    def init_private(self, rng: np.random.Generator, shared: Tree) -> Tree:
+        return {**self.task.init_private(rng), **self._own_head()}
+
+    def _own_head(self) -> Tree:
+        """The common starting head where heads are private: each client's, and the shared model's for evaluation."""
+        return {} if self.options.head == "shared" else select(self.start, "head.")
 
     def phases(self) -> tuple[Phase, ...]:
         groups = [Group(("lora.", "head.")), Group(("private.",), weight_decay=0.0)]
@@ -127,7 +126,7 @@ class FedSDG(Method):
         return value + self.options.gate_penalty * sum(gates)
 
     def global_weights(self, shared: Tree) -> Tree:
-        return shared if self.options.head == "shared" else {**shared, **self._head}
+        return {**shared, **self._own_head()}
 
     def gates(self, private: Tree) -> dict[tuple[int, str], Tensor]:
         """Gates per (block, kind of site), each [K]."""

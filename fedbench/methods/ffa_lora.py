@@ -30,9 +30,11 @@ class FFALora(AdaptersAndHead):
         return adapter_objection(provides, spec)
 
     def init_shared(self, rng: np.random.Generator) -> Tree:
-        start = self.task.init(rng)
-        self._frozen = {name: leaf for name, leaf in start.items() if name.endswith(".A")}
-        return {name: leaf for name, leaf in start.items() if name not in self._frozen}
+        return {name: leaf for name, leaf in self.task.init(rng).items() if not name.endswith(".A")}
+
+    def frozen(self) -> Tree:
+        """Every A, as the run's seed draws it."""
+        return {name: leaf for name, leaf in self.start.items() if name.endswith(".A")}
 
     def phases(self) -> tuple[Phase, ...]:
         return (Phase((Group(("",)),), view=self.with_frozen),)
@@ -40,10 +42,10 @@ class FFALora(AdaptersAndHead):
     def with_frozen(self, stacked: Tree) -> Tree:
         """The task's trainables of K clients."""
         first = next(iter(stacked.values()))
-        return {**expand(to_device(self._frozen, first.device), len(first)), **stacked}
+        return {**expand(to_device(self.frozen(), first.device), len(first)), **stacked}
 
     def global_weights(self, shared: Tree) -> Tree:
-        return {**self._frozen, **shared}
+        return {**self.frozen(), **shared}
 
     def personal(self, shared: Tree, private: Tree) -> Tree:
         return self.with_frozen(shared)

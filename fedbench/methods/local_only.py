@@ -34,15 +34,13 @@ class LocalOnly(FedAvg):
     communicates = False
 
     def init_shared(self, rng: np.random.Generator) -> Tree:
-        # Everyone's starting point; kept to evaluate clients that never take part.
-        self._start = self.task.init(rng)
         return {}
 
-    def init_private(self, rng: np.random.Generator) -> Tree:
-        return self._start
+    def init_private(self, rng: np.random.Generator, shared: Tree) -> Tree:
+        return self.start
 
     def global_weights(self, shared: Tree) -> Tree:
-        return self._start
+        return self.start  # what a client that never takes part is evaluated with
 
     def finish(self, result: LocalResult) -> tuple[Tree, Tree]:
         return {}, result.trained

@@ -1,7 +1,7 @@
 """What a federated method is: which leaves are shared or private, how a client trains, what travels.
 
-A method holds its task and its frozen options and is otherwise pure: its functions map trees to trees
-and know no disk, log, device or clock. Clients' local state is one flat tree, the received shared leaves
+A method holds its task and its frozen options and is otherwise pure: its functions map trees to trees, remember
+nothing, and know no disk, log, device or clock. Clients' local state is one flat tree, the received shared leaves
 and the private ones together; names tell them apart. All functions that take stacked trees treat clients
 independently.
 """
@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from fedbench.randomness import stream
 
 if TYPE_CHECKING:
     import numpy as np
@@ -131,9 +134,23 @@ class Method:
         """What the server holds and clients receive (no client axis)."""
         return self.task.init(rng)
 
-    def init_private(self, rng: np.random.Generator) -> Tree:
-        """What one client keeps to itself; {} if nothing."""
+    def init_private(self, rng: np.random.Generator, shared: Tree) -> Tree:
+        """What one client keeps to itself; {} if nothing.
+
+        Parameters
+        ----------
+        rng : the client's own
+        shared : what :meth:`init_shared` made
+        """
         return {}
+
+    @cached_property
+    def start(self) -> Tree:
+        """Every leaf of the task as all clients begin with it; it follows from the run's seed alone.
+
+        What does not travel (a head that stays, a factor that is frozen) starts here, so that nobody has to send it.
+        """
+        return self.task.init(stream(self.seed, "shared"))
 
     def phases(self) -> tuple[Phase, ...]:
         """The stretches of local training of one participation; () if clients never train."""

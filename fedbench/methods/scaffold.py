@@ -72,11 +72,11 @@ class Scaffold(FedAvg):
         return trainable_objection(options, provides, spec)
 
     def init_shared(self, rng: np.random.Generator) -> Tree:
-        self._start = self.task.init(rng)
-        return {**self._start, **_renamed(zeros_like(self._start), SERVER)}
+        start = self.task.init(rng)
+        return {**start, **_renamed(zeros_like(start), SERVER)}
 
-    def init_private(self, rng: np.random.Generator) -> Tree:
-        return _renamed(zeros_like(self._start), CLIENT)
+    def init_private(self, rng: np.random.Generator, shared: Tree) -> Tree:
+        return _renamed(zeros_like(shared_part(shared)), CLIENT)
 
     def phases(self) -> tuple[Phase, ...]:
         return (Phase((Group(SHARED),), view=shared_part, penalty=self.penalty),)

@@ -1,5 +1,6 @@
 """A run's folder as the engine writes it, from what a process is made to report instead of training."""
 
+from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,9 +14,11 @@ from fedbench.config.identity import identity
 from fedbench.config.spec import RunSpec
 from fedbench.data.store import Store
 from fedbench.engine import environment, results
-from fedbench.engine.checkpoint import State
 from fedbench.engine.evaluate import Evaluation
-from fedbench.engine.server import Server
+from fedbench.engine.federation import Compute
+from fedbench.engine.record import Record
+from fedbench.engine.rows import byte_columns, start_row
+from fedbench.engine.state import FederationState
 from fedbench.engine.summary import summarise
 from fedbench.methods import _gates
 from fedbench.partition.partition import Partition
@@ -65,26 +68,28 @@ class Process(Protocol):
 def write_folder(out: Path, process: Process) -> None:
     """Let the engine collect, summarise and write what a process reports."""
     store, partition = _data(process.domain_names), _partition(process.clients, len(process.domain_names))
-    state = State(-1, {"w": torch.zeros(1).expand(process.shared)}, {}, {}, {}, {}, held_out=process.held_out)
+    record, participations = Record(held_out=process.held_out), Counter()
     for number in range(process.rounds + 1):
-        _round(state, process, number)
-    state.totals |= {part: process.seconds * share for part, share in
+        _round(record, participations, process, number)
+    weights = {"w": torch.zeros(1).expand(process.shared)}
+    state = FederationState(record.last_round, weights, {}, {}, participations=participations)
+    record.totals |= {part: process.seconds * share for part, share in
                      (("wall", 1), ("cpu", 0.9), ("train", 0.7), ("eval", 0.2))}  # fmt: skip
     made_of = identity(process.spec.digest, store.meta["sha256"], partition.sha256, "2" * 64)
-    run = SimpleNamespace(
-        identity=made_of,
-        state=state, spec=process.spec, store=store, partition=partition, one_time_bytes=process.one_time_bytes,
-        method=SimpleNamespace(communicates=process.communicates, facts=dict), device=torch.device("cpu"), threads=1,
+    federation = SimpleNamespace(
+        spec=process.spec, store=store, partition=partition, one_time_bytes=process.one_time_bytes,
+        method=SimpleNamespace(communicates=process.communicates, facts=dict), compute=Compute(threads=1),
         private_parameters=process.private, total_parameters=process.total, chunk=SimpleNamespace(size=10),
     )  # fmt: skip
     with patch.multiple(environment, **PLACE):
-        summary = summarise(run)
-    tables = {_gates.TABLE: (list(_gates.TABLE_COLUMNS), process.gates())}
-    results.write_results(out, state, store, partition, list(_gates.COLUMNS), tables, summary)
+        summary = summarise(federation, state, record, made_of)
+    tables = results.tables(state, record, store, partition, _gates.COLUMNS)
+    tables[_gates.TABLE] = (list(_gates.TABLE_COLUMNS), process.gates())
+    results.write_results(out, tables, summary)
 
 
-def _round(state: State, process: Process, number: int) -> None:
-    row = {"round": 0, "cumulative_bytes": 0, "diverged": 0}
+def _round(record: Record, participations: Counter, process: Process, number: int) -> None:
+    row, evaluation = start_row(), None
     if number:
         sent = process.messages(number)
         row = {
@@ -95,20 +100,16 @@ def _round(state: State, process: Process, number: int) -> None:
             "diverged": int(process.diverged and number == process.rounds),
             "seconds_train": 1.0,
             **process.diagnostics(number),
-            **Server._bytes(SimpleNamespace(state=state), *map(list, zip(*sent.values(), strict=True))),
+            **byte_columns(*map(list, zip(*sent.values(), strict=True)), record),
         }
-        for client in sent:
-            state.participations[client] = state.participations.get(client, 0) + 1
+        participations.update(sent.keys())
     every = process.spec.training.evaluate_every
     if row["diverged"]:
-        state.diverged_round, row["train_loss"] = number, None
+        row["train_loss"] = None
     elif number % every == 0 or number == process.rounds:
         evaluation = process.evaluation(number)
-        columns = results.evaluation_columns(evaluation)
-        results.remember(state, evaluation, row | columns)
-        row |= columns
-    state.round_number = number
-    state.rows.append(row)
+        row |= results.evaluation_columns(evaluation)
+    record.add(row, evaluation)
 
 
 @lru_cache

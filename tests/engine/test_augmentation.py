@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from support import SIZES, build_run, make_spec
+from support import SIZES, make_spec, play
 from torch.nn import functional
 
 from fedbench.engine import population
+from fedbench.engine.results import evaluation_columns
 from fedbench.models.images import draw_crop_flip
 from fedbench.randomness import stream
 from fedbench.tree import expand
@@ -26,7 +27,7 @@ def by_hand(image, row, column, flip):
 @pytest.mark.parametrize("ready_bytes", [2**28, 0], ids=["normalised once", "normalised by batch"])
 def test_crops_and_flips_reach_the_images(ready_bytes, tmp_path, digits, ragged, monkeypatch):
     monkeypatch.setattr(population, "READY_BYTES", ready_bytes)
-    run = build_run(tmp_path, digits, ragged, make_spec(model="mlp"))
+    run = play(digits, ragged, make_spec(model="mlp"))
     indices = np.arange(18).reshape(2, 9)
     offsets = np.array([(row, column) for row in range(3) for column in range(3)] * 2)
     flips = np.repeat([False, True], 9)
@@ -42,7 +43,7 @@ def test_crops_and_flips_reach_the_images(ready_bytes, tmp_path, digits, ragged,
 def test_a_local_step_is_on_the_augmented_images(tmp_path, digits, ragged):
     """The last client of a chunk of two, whose batch is padded to the other's width."""
     spec = make_spec(model="mlp", augmentation="crop-flip", learning_rate=0.1, local_steps=1)
-    run = build_run(tmp_path, digits, ragged, spec)
+    run = play(digits, ragged, spec)
     trained = run.trainer.train([5, 0], expand(run.state.shared, 2), {}, 3, 1.0).result.trained
     assert SIZES[0] < spec.training.batch_size < SIZES[5]
     order = stream(0, "batches", 3, 0, 0).permutation(ragged.train[0])
@@ -60,7 +61,7 @@ def test_what_is_evaluated_is_not_augmented(tmp_path, digits, ragged):
     columns = ("test_accuracy_mean", "global_accuracy", "global_loss", "val_accuracy")
     found = []
     for augmentation in ("none", "crop-flip"):
-        run = build_run(tmp_path, digits, ragged, make_spec(model="mlp", augmentation=augmentation))
-        row = run._evaluate({"round": 0})
+        run = play(digits, ragged, make_spec(model="mlp", augmentation=augmentation))
+        row = evaluation_columns(run.evaluate())
         found.append([row[column] for column in columns])
     assert found[0] == found[1]

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from support import SIZES, base_weights, build_run, make_spec
+from support import SIZES, base_weights, make_spec, play
 from torch.nn import functional
 
 from fedbench.engine.batches import client_batches
@@ -70,7 +70,7 @@ def test_ragged_clients_train_as_if_alone(model, optimiser, clip, decay, tmp_pat
         betas=[0.8, 0.95],
         **extra,
     )
-    run = build_run(tmp_path, digits, ragged, spec)
+    run = play(digits, ragged, spec)
     population = run.trainer.population
     received = expand(run.state.shared, len(SIZES))
     stacked = run.trainer.train(LARGEST_FIRST, received, {}, ROUND, 1.0)
@@ -99,7 +99,7 @@ def test_ragged_clients_train_as_if_alone(model, optimiser, clip, decay, tmp_pat
 class TwoPhases(FedAvg):
     """Head first, two steps per batch; then the trunk near its received weights, counting batches."""
 
-    def init_private(self, rng):
+    def init_private(self, rng, shared):
         return {"private.batches": torch.tensor(0.0), "private.kept": torch.tensor([1.0, 2.0])}
 
     def phases(self):
@@ -137,7 +137,7 @@ def test_phases_against_a_plain_loop(digits, ragged):
     trainer = make_trainer(TwoPhases, spec, digits, ragged)
     method, factor = trainer.method, 0.5
     shared = method.init_shared(stream(0, "shared"))
-    private = expand(method.init_private(stream(0, "private")), len(SIZES))
+    private = expand(method.init_private(stream(0, "private"), shared), len(SIZES))
     # other weights for every client, so that a mix-up of clients shows
     scales = 1 + 0.05 * torch.arange(len(SIZES))
     received = {name: torch.stack([leaf * scale for scale in scales]) for name, leaf in shared.items()}
@@ -219,7 +219,7 @@ def test_clipping_is_torchs_per_client(limit):
 def test_bf16_computes_in_bf16_and_keeps_weights_in_fp32(tmp_path, digits, ragged):
     trained = {}
     for precision in ("fp32", "bf16"):
-        run = build_run(tmp_path, digits, ragged, make_spec(model="mlp", precision=precision, learning_rate=0.1))
+        run = play(digits, ragged, make_spec(model="mlp", precision=precision, learning_rate=0.1))
         result = run.trainer.train([5, 2], expand(run.state.shared, 2), {}, 1, 1.0).result
         trained[precision] = result.trained
     for name, leaf in trained["bf16"].items():

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from fedbench.engine import evaluate
 from fedbench.engine.chunk import Chunk
+from fedbench.engine.client_store import ClientStore
 from fedbench.engine.evaluate import Evaluator
 from fedbench.models.images import normalise
 from fedbench.models.make_model import make_model
@@ -102,11 +103,11 @@ def test_cutting_into_passes_changes_nothing(images, chunk, local, digits, ragge
 
 def test_private_parts_count_for_their_own_client(tmp_path, digits, ragged):
     """FedSDG's personal accuracies are those of each client evaluated alone."""
-    from support import build_run
+    from support import play
 
     spec = make_spec("fedsdg", rounds=2, local_epochs=2, participation=0.67, learning_rate=0.1)
     outcome = run_cell(tmp_path, digits, ragged, spec)
-    run = build_run(tmp_path / "again", digits, ragged, spec)
+    run = play(digits, ragged, spec)
     for client, row in enumerate(outcome.clients):
         own = outcome.state.private.get(client, {})
         weights = {name: leaf.unsqueeze(0) for name, leaf in {**outcome.state.shared, **own}.items()}
@@ -127,21 +128,21 @@ def test_private_parts_count_for_their_own_client(tmp_path, digits, ragged):
 
 
 def test_evaluation_draws_nothing_and_changes_nothing(local, digits, ragged, tmp_path):
-    from support import build_run
+    from support import play
 
     spec, outcome = local
-    run = build_run(tmp_path, digits, ragged, spec)
-    run.private.trees = copy.deepcopy(outcome.state.private)
+    run = play(digits, ragged, spec)
+    store = ClientStore(dict, copy.deepcopy(outcome.state.private))
     before = torch.random.get_rng_state()
-    first = run.evaluator.evaluate({}, run.private, sorted(run.private.trees))
-    second = Evaluator(run.trainer, Chunk(2, print)).evaluate({}, run.private, sorted(run.private.trees)[::-1])
+    first = run.evaluator.evaluate({}, store, sorted(store.trees))
+    second = Evaluator(run.trainer, Chunk(2, print)).evaluate({}, store, sorted(store.trees)[::-1])
     assert torch.equal(torch.random.get_rng_state(), before)
     np.testing.assert_array_equal(first.personal, second.personal)
     np.testing.assert_array_equal(first.validation, second.validation)
     assert np.isnan(first.validation[0])
     for client, tree in outcome.state.private.items():
         for name, leaf in tree.items():
-            assert torch.equal(run.private.trees[client][name], leaf)
+            assert torch.equal(store.trees[client][name], leaf)
 
 
 def test_without_any_validation_there_is_no_best_round(tmp_path, digits):

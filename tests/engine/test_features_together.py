@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 from by_hand import mlp_run
-from support import SIZES, Watch, build_run, make_spec, read_csv, run_cell
+from support import SIZES, Watch, make_spec, play, read_csv, run_cell
 from torch.nn import functional
 
 from fedbench.config.reading import parse_entry
-from fedbench.engine import run as rounds
+from fedbench.engine.checkpointer import Checkpointer
 from fedbench.engine.interrupt import Interrupted
 from fedbench.engine.population import draw_held_out
-from fedbench.engine.server import Server
+from fedbench.engine.server import RoundResult, Server
 from fedbench.errors import FedbenchError
 from fedbench.tree import norm
 
@@ -56,8 +56,8 @@ def expected(run, epochs, split):
 def test_validation_is_of_the_weights_that_are_tested(tmp_path, digits, ragged):
     """Fine-tuned first where the run fine-tunes, at the full rate whatever the schedule; or a best round is not one."""
     spec = make_spec("fedavg", "mlp", fine_tune_epochs=3, schedule="cosine", rounds=4, **ONE_BATCH)
-    run = build_run(tmp_path, digits, ragged, spec)
-    found = run.evaluator.evaluate(run.state.shared, run.private, [])
+    run = play(digits, ragged, spec)
+    found = run.evaluate()
     np.testing.assert_allclose(found.validation, expected(run, [3] * 6, "validation"))
     np.testing.assert_allclose(found.personal, expected(run, [3] * 6, "test"))
     assert np.nanmax(abs(found.validation - expected(run, [0] * 6, "validation"))) > 0
@@ -66,13 +66,13 @@ def test_validation_is_of_the_weights_that_are_tested(tmp_path, digits, ragged):
 @pytest.mark.parametrize(("everyone", "newcomers"), [(3, 0), (0, 3), (2, 4), (3, None)])
 def test_newcomers_train_for_their_own_number_of_epochs(everyone, newcomers, tmp_path, digits, ragged):
     options = {"held_out": 0.34, "fine_tune_epochs": everyone, "held_out_epochs": newcomers}
-    run = build_run(tmp_path, digits, ragged, make_spec("fedavg", "mlp", **ONE_BATCH, **options))
+    run = play(digits, ragged, make_spec("fedavg", "mlp", **ONE_BATCH, **options))
     held_out = run.trainer.population.held_out
     assert len(held_out) == 2
     epochs = [everyone] * 6
     for client in held_out:
         epochs[client] = everyone if newcomers is None else newcomers
-    found = run.evaluator.evaluate(run.state.shared, run.private, [])
+    found = run.evaluate()
     np.testing.assert_allclose(found.personal, expected(run, epochs, "test"))
     np.testing.assert_allclose(found.shared, expected(run, [0] * 6, "test"))
 
@@ -80,10 +80,10 @@ def test_newcomers_train_for_their_own_number_of_epochs(everyone, newcomers, tmp
 def test_a_frozen_head_stays_when_clients_fine_tune(tmp_path, digits, ragged):
     spec = make_spec("fedavg", "mlp", fine_tune_epochs=3, **ONE_BATCH)
     frozen = {"backbone": "mlp", "hidden": 16, "head": "frozen-orthogonal"}
-    run = build_run(tmp_path, digits, ragged, replace(spec, model=parse_entry("models", "mlp", frozen)))
+    run = play(digits, ragged, replace(spec, model=parse_entry("models", "mlp", frozen)))
     assert set(run.state.shared) == {"trunk.1.weight", "trunk.1.bias"}
     head = run.method.task.classifier.head.weight.clone()
-    found = run.evaluator.evaluate(run.state.shared, run.private, [])
+    found = run.evaluate()
     np.testing.assert_allclose(found.personal, expected(run, [3] * 6, "test"))
     assert torch.equal(run.method.task.classifier.head.weight, head)
     assert (found.personal != found.shared).any()
@@ -91,11 +91,11 @@ def test_a_frozen_head_stays_when_clients_fine_tune(tmp_path, digits, ragged):
 
 def test_the_base_is_untouched_where_clients_fine_tune(tmp_path, digits, ragged):
     spec = make_spec("fedavg", "mlp", rounds=1, fine_tune_epochs=2, held_out=0.34, **ONE_BATCH)
-    start = build_run(tmp_path / "start", digits, ragged, spec)
+    start = play(digits, ragged, spec)
     before, after = (expected(start, [epochs] * 6, "test") for epochs in (0, 2))
     outcome = run_cell(tmp_path / "whole", digits, ragged, spec)
     assert [float(row["accuracy_base"]) for row in outcome.clients] == pytest.approx(before)
-    members = [client for client in range(6) if client not in outcome.state.held_out]
+    members = [client for client in range(6) if client not in outcome.record.held_out]
     summary, first = outcome.summary, outcome.rounds[0]
     assert summary["base"]["personal_mean"] == pytest.approx(np.mean([before[client] for client in members]))
     assert float(first["test_accuracy_mean"]) == pytest.approx(np.mean([after[client] for client in members]))
@@ -104,8 +104,8 @@ def test_the_base_is_untouched_where_clients_fine_tune(tmp_path, digits, ragged)
 
 def test_the_global_accuracy_is_of_the_whole_test_split(tmp_path, digits, ragged):
     """Sample by sample, those of held-out clients too."""
-    run = build_run(tmp_path, digits, ragged, make_spec("fedavg", "mlp", held_out=0.34))
-    found = run.evaluator.evaluate(run.state.shared, run.private, [])
+    run = play(digits, ragged, make_spec("fedavg", "mlp", held_out=0.34))
+    found = run.evaluate()
     whole, population = np.concatenate(ragged.test), run.trainer.population
     logits = torch.func.functional_call(run.method.task.classifier, run.state.shared, (population.images(whole),))
     labels = population.labels(whole)
@@ -123,7 +123,7 @@ def test_a_clipped_step_goes_with_the_rounds_rate():
     limit = 0.01
     run, _ = mlp_run({"method": "fedavg"}, rounds=4, schedule="cosine", clip=limit, learning_rate=0.1)
     run.population.train_samples = run.population.train_samples[:1]
-    row = run.server.round(3)
+    row = run.round(3)
     assert row["lr"] == pytest.approx(0.05)
     assert row["update_norm"] == pytest.approx(0.05 * limit, rel=1e-3)
     change = {name: leaf - run.shared[name] for name, leaf in run.state.shared.items()}
@@ -134,12 +134,10 @@ def diverging(at):
     """Rounds that diverge in round `at`, as the server says it."""
     real = Server.round
 
-    def round_of(server, number):
+    def round_of(server, state, number):
         if number != at:
-            return real(server, number)
-        server.state.diverged_round = server.state.round_number = number
-        return {"round": number, "cohort": "0", "diverged": 1, "uplink_bytes_per_client": 0.0, "downlink_bytes": 0,
-                "downlink_bytes_per_client": 0.0, "uplink_bytes": 0, "cumulative_bytes": 0}  # fmt: skip
+            return real(server, state, number)
+        return RoundResult(replace(state, round_number=number), [0], np.nan, 0.1, [0], [0], {}, None, diverged=True)
 
     return mock.patch.object(Server, "round", round_of)
 
@@ -180,10 +178,10 @@ def test_a_run_stopped_between_evaluations_goes_on(tmp_path, digits, ragged):
 
 def test_long_runs_are_saved_while_they_last(tmp_path, digits, ragged, monkeypatch):
     saved = []
-    monkeypatch.setattr(rounds.checkpoints, "save", lambda folder, state, digest: saved.append(state.round_number))
+    monkeypatch.setattr(Checkpointer, "save", lambda self, state, record: saved.append(state.round_number))
     run_cell(tmp_path / "short", digits, ragged, make_spec("fedavg", "mlp", rounds=2))
     assert saved == [], "not within the first minute"
-    monkeypatch.setattr(rounds, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(Checkpointer, "due", lambda self: True)
     run_cell(tmp_path / "long", digits, ragged, make_spec("fedavg", "mlp", rounds=2))
     assert saved == [0, 1, 2]
 
@@ -192,7 +190,7 @@ def test_the_context_is_of_the_runs_seed(tmp_path, digits, ragged):
     """FedDPA's anchors are drawn once per run: the same in each evaluation, others under another seed."""
     seen = []
     for seed in (0, 0, 1):
-        run = build_run(tmp_path, digits, ragged, make_spec("fedavg", "mlp", seed=seed))
+        run = play(digits, ragged, make_spec("fedavg", "mlp", seed=seed))
         run.method.context_images = 5
         run.method.context = lambda weights, images, mask: seen.append(images) or {}
         run.evaluator._context(run.state.shared, [5])
@@ -203,10 +201,10 @@ def test_the_context_is_of_the_runs_seed(tmp_path, digits, ragged):
 def test_another_seed_is_another_run(tmp_path, digits, ragged):
     """Held-out clients, cohorts, batches and private starts: none of them hangs on anything but the run's seed."""
     options = {"rounds": 2, "held_out": 0.34, "participation": 0.5}
-    runs = [build_run(tmp_path / str(n), digits, ragged, make_spec("fedsdg", seed=n, **options)) for n in range(3)]
-    assert len({tuple(run.state.held_out) for run in runs}) > 1
+    runs = [play(digits, ragged, make_spec("fedsdg", seed=n, **options)) for n in range(3)]
+    assert len({tuple(run.held_out) for run in runs}) > 1
     for first, second in pairwise(runs):
-        device = first.device
+        device = first.compute.device
         one, other = (run.private.gather([2], device) for run in (first, second))
         assert any(not torch.equal(leaf, other[name]) for name, leaf in one.items())
         assert any(not torch.equal(leaf, second.state.shared[name]) for name, leaf in first.state.shared.items())
@@ -225,7 +223,7 @@ def test_pooled_training_goes_on_without_client_0(tmp_path, digits, ragged):
     assert outcome.rounds[1]["cohort"] == "0"
     assert float(outcome.rounds[1]["update_norm"]) > 0
     taken = [int(row["participations"]) for row in outcome.clients]
-    assert taken == [int(client not in outcome.state.held_out) for client in range(6)]
+    assert taken == [int(client not in outcome.record.held_out) for client in range(6)]
 
 
 @pytest.mark.parametrize("part", ["data", "partition"])

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from support import build_run, make_spec, run_cell
+from support import make_spec, play, run_cell
 from torch.nn import functional
 
 
 def test_fine_tuned_accuracy_equals_a_naive_loop(tmp_path, digits, ragged):
     spec = make_spec("fedavg", "mlp", rounds=1, learning_rate=0.2, fine_tune_epochs=3, batch_size=200)
-    run = build_run(tmp_path, digits, ragged, spec)
+    run = play(digits, ragged, spec)
     shared = run.state.shared
     evaluation = run.evaluator.evaluate(shared, run.private, [])
     for client in range(ragged.clients):

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from support import SIZES, Watch, build_run, make_spec, run_cell
+from support import SIZES, Watch, make_spec, play, run_cell
 from torch.nn import functional
 
 from fedbench.engine.interrupt import Interrupted
@@ -65,9 +65,9 @@ def test_without_held_out_clients_their_columns_are_empty(tmp_path, digits, ragg
 @pytest.mark.parametrize("epochs", [{"held_out_epochs": 3}, {"fine_tune_epochs": 3}, {}])
 def test_accuracy_equals_a_naive_loop(epochs, tmp_path, digits, ragged):
     spec = make_spec("fedavg", "mlp", **{**SHARE, "learning_rate": 0.2}, batch_size=200, **epochs)
-    run = build_run(tmp_path, digits, ragged, spec)
+    run = play(digits, ragged, spec)
     population = run.trainer.population
-    evaluation = run.evaluator.evaluate(run.state.shared, run.private, [])
+    evaluation = run.evaluate()
     assert len(evaluation.held_out) == 2
     for client in evaluation.held_out:
         model = copy.deepcopy(run.method.task.classifier).requires_grad_(True)
@@ -96,7 +96,7 @@ def test_held_out_training_changes_nothing_else(tmp_path, digits, ragged):
 
 
 def test_pooled_training_leaves_their_samples_out(tmp_path, digits, ragged):
-    run = build_run(tmp_path, digits, ragged, make_spec("centralised", "mlp", **SHARE))
+    run = play(digits, ragged, make_spec("centralised", "mlp", **SHARE))
     population = run.trainer.population
     expected = [s for c in range(len(SIZES)) if c not in population.held_out for s in population.train[c]]
     assert population.train_samples[0].tolist() == sorted(expected)

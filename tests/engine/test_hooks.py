@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from support import SIZES, build_run, make_spec
+from support import SIZES, make_spec, play
 
 from fedbench.methods.method import Group, Phase
 from fedbench.tree import expand, rows
@@ -11,7 +11,7 @@ from fedbench.tree import expand, rows
 
 def test_phases_in_epochs_count_them_in_any_order_of_clients(tmp_path, digits, ragged):
     """Where the run counts steps, such a phase makes whole passes: clients come in no order of their batches."""
-    run = build_run(tmp_path, digits, ragged, make_spec("fedavg", "mlp", local_steps=2, learning_rate=0.1))
+    run = play(digits, ragged, make_spec("fedavg", "mlp", local_steps=2, learning_rate=0.1))
     everything = (Group(("trunk.", "head.")),)
 
     def count(local):
@@ -36,7 +36,7 @@ def test_phases_in_epochs_count_them_in_any_order_of_clients(tmp_path, digits, r
 
 
 def test_leaves_replaced_before_a_phase(tmp_path, digits, ragged):
-    run = build_run(tmp_path, digits, ragged, make_spec("fedavg", "mlp", learning_rate=0.1))
+    run = play(digits, ragged, make_spec("fedavg", "mlp", learning_rate=0.1))
     trained = {}
     for start in ("zeros", "replaced"):
         shared = {name: torch.zeros_like(leaf) for name, leaf in run.state.shared.items()}
@@ -53,7 +53,7 @@ def test_leaves_replaced_before_a_phase(tmp_path, digits, ragged):
 @pytest.mark.parametrize("local_steps", [None, 2])
 def test_phases_in_epochs_count_epochs_whatever_the_run_counts(local_steps, tmp_path, digits, ragged):
     """Batches that clients saw, in a phase of two epochs and in a training for evaluation of three."""
-    run = build_run(tmp_path, digits, ragged, make_spec("fedavg", "mlp", local_steps=local_steps))
+    run = play(digits, ragged, make_spec("fedavg", "mlp", local_steps=local_steps))
 
     def counting(local):
         return {"batches": local["batches"] + 1}
@@ -73,7 +73,7 @@ def test_phases_in_epochs_count_epochs_whatever_the_run_counts(local_steps, tmp_
 
 
 def test_images_for_the_context_depend_on_the_client_alone(tmp_path, digits, ragged):
-    run = build_run(tmp_path, digits, ragged, make_spec("fedavg", "mlp"))
+    run = play(digits, ragged, make_spec("fedavg", "mlp"))
     seen = []
 
     def context(weights, images, mask):
@@ -99,10 +99,10 @@ def test_images_for_the_context_depend_on_the_client_alone(tmp_path, digits, rag
 
 def test_newcomers_are_those_without_participation(tmp_path, digits, ragged):
     spec = make_spec("fedsdg", fine_tune_epochs=1, held_out=0.3, held_out_epochs=1)
-    run = build_run(tmp_path, digits, ragged, spec, chunk=2)
+    run = play(digits, ragged, spec, chunk=2)
     told = []
     run.method.newcomer = lambda received, private: (told.append(len(next(iter(private.values())))), private)[1]
-    held_out = run.state.held_out
+    held_out = run.held_out
     members = [client for client in range(len(SIZES)) if client not in held_out]
     run.evaluator.evaluate(run.state.shared, run.private, members[:3])
     assert sum(told) == len(SIZES) - 3

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support import build_run, make_spec, run_cell
+from support import make_spec, play, run_cell
 
 from fedbench.engine.chunk import Chunk
 from fedbench.models.task import WeightTask
@@ -40,7 +40,7 @@ def test_clients_at_once_halve_in_training_and_in_evaluation(training, tmp_path,
 
 
 def test_images_of_one_pass_halve(tmp_path, digits, ragged, small_device):
-    run = build_run(tmp_path, digits, ragged, make_spec("fedper", "mlp", method_options={"trainable": "full"}), chunk=6)
+    run = play(digits, ragged, make_spec("fedper", "mlp", method_options={"trainable": "full"}), chunk=6)
     clients = list(range(ragged.clients))
     expected = run.evaluator.evaluate(run.state.shared, run.private, clients)
     small_device(images=40)

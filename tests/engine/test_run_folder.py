@@ -10,7 +10,7 @@ import support
 from filelock import FileLock
 from support import Watch, base_weights, make_spec, run_cell
 
-from fedbench.engine import run as rounds
+from fedbench.engine.checkpointer import Checkpointer
 from fedbench.engine.interrupt import Interrupted
 from fedbench.errors import FedbenchError
 from fedbench.files import io
@@ -165,7 +165,7 @@ def test_full_disk_at_a_checkpoint_keeps_the_one_before(tmp_path, digits, ragged
     expected = run_cell(tmp_path / "sound", digits, ragged, spec)
     folder = tmp_path / "full"
     with monkeypatch.context() as patched:
-        patched.setattr(rounds, "CHECKPOINT_SECONDS", -1.0)  # after every round
+        patched.setattr(Checkpointer, "due", lambda self: True)  # after every round
         fail_at(patched, "fsync", 3)
         with pytest.raises(FedbenchError, match=r"round000002.*cannot write: No space left on device"):
             run_cell(folder, digits, ragged, spec)

@@ -4,23 +4,21 @@ import numpy as np
 import pytest
 from support import Outcome, make_base, make_spec, run_cell
 
-from fedbench.engine.checkpoint import State
 from fedbench.engine.evaluate import Evaluation
+from fedbench.engine.record import TAIL, Record
 from fedbench.engine.results import (
-    TAIL,
     client_rows,
     evaluation_columns,
-    remember,
     selections,
     spread,
 )
 
 
 def play(history):
-    """A state after rounds whose evaluations are (round, validation mean or None, personal accuracies)."""
-    state = State(round_number=-1, shared={}, server={}, channel={}, private={}, memory={})
+    """The record of rounds whose evaluations are (round, validation mean or None, personal accuracies)."""
+    record = Record()
     for number, validation, personal in history:
-        row = {"round": number, "cohort": "0"}
+        row, evaluation = {"round": number, "cohort": "0"}, None
         if personal is not None:
             values = np.array([np.nan, np.nan] if validation is None else [validation, np.nan])
             evaluation = Evaluation(
@@ -33,10 +31,8 @@ def play(history):
                 global_loss=1.0,
             )
             row |= evaluation_columns(evaluation)
-            remember(state, evaluation, row)
-        state.rows.append(row)
-        state.round_number = number
-    return state
+        record.add(row, evaluation)
+    return record
 
 
 def test_spread_by_hand():
@@ -52,7 +48,7 @@ def test_spread_by_hand():
 
 def test_selections_by_hand():
     # round 2 is not evaluated; 1 and 4 tie in validation, and the earlier one counts; 0 never does
-    state = play(
+    record = play(
         [
             (0, 0.9, [0.1, 0.2]),
             (1, 0.6, [0.3, 0.5]),
@@ -62,7 +58,7 @@ def test_selections_by_hand():
             (5, 0.5, [0.9, 0.7]),
         ]
     )
-    chosen = selections(state)
+    chosen = selections(record)
     assert {name: part["rounds"] for name, part in chosen.items()} == {"last": [5], "best": [1], "tail": [1, 3, 4, 5]}
     assert chosen["last"]["personal"] == spread([0.9, 0.7])
     assert chosen["last"]["global"] == pytest.approx(0.4)
@@ -78,9 +74,9 @@ def test_selections_by_hand():
 
 
 def test_tail_is_the_last_ten_evaluations():
-    state = play([(number, 0.5, [number / 100, 0.0]) for number in range(0, 40, 2)])
+    record = play([(number, 0.5, [number / 100, 0.0]) for number in range(0, 40, 2)])
     assert TAIL == 10
-    tail = selections(state)["tail"]
+    tail = selections(record)["tail"]
     assert tail["rounds"] == list(range(20, 40, 2))
     assert tail["personal"]["mean"] == pytest.approx(np.mean(range(20, 40, 2)) / 200)
 
@@ -100,12 +96,11 @@ def test_a_base_better_than_all_rounds_is_not_their_best():
 
 
 def test_client_rows_by_hand(digits, ragged):
-    state = play([(0, 0.9, [0.1, 0.2]), (1, 0.6, [0.3, 0.5]), (2, 0.4, [0.6, 0.2])])
-    for accuracies in state.accuracies.values():
+    record = play([(0, 0.9, [0.1, 0.2]), (1, 0.6, [0.3, 0.5]), (2, 0.4, [0.6, 0.2])])
+    for accuracies in record.accuracies.values():
         accuracies += [0.0] * 4
-    state.tail = [[*row, 0.0, 0.0, 0.0, 0.0] for row in state.tail]
-    state.participations = {1: 2}
-    rows = client_rows(state, digits, ragged)
+    record.tail = [[*row, 0.0, 0.0, 0.0, 0.0] for row in record.tail]
+    rows = client_rows(record, {1: 2}, digits, ragged)
     assert [row["client"] for row in rows] == list(range(6))
     assert rows[1] == {
         "client": 1,

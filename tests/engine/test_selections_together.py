@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from fedbench.data.store import Store
-from fedbench.engine.checkpoint import State
 from fedbench.engine.evaluate import Evaluation
+from fedbench.engine.record import Record
 from fedbench.engine.results import (
     client_rows,
     domain_rows,
     evaluation_columns,
-    remember,
     selections,
     spread,
 )
@@ -32,16 +31,15 @@ def evaluation(number, validation):
 
 
 def play(history):
-    """The state after rounds; history has each round's validation accuracies, or None where it is not evaluated."""
-    state = State(0, {}, {}, {}, {}, {}, held_out=HELD_OUT, participations={0: 4, 2: 1})
+    """The record after rounds; history has each round's validation accuracies, or None where it is not evaluated."""
+    record = Record(held_out=HELD_OUT)
     for number, validation in enumerate(history):
-        row = {"round": number}
+        row, found = {"round": number}, None
         if validation is not None:
             found = evaluation(number, validation)
             row |= evaluation_columns(found)
-            remember(state, found, row)
-        state.rows.append(row)
-    return state
+        record.add(row, found)
+    return record
 
 
 # of the federation's clients: .5 (round 0), .3, -, .6, .4, -, .5; with the held-out one round 4 would be best
@@ -49,28 +47,28 @@ HISTORY = [(0.9, 0.1, 0.1), (0.2, 0.1, 0.4), None, (0.8, 0.1, 0.4), (0.3, 1.0, 0
 
 
 @pytest.fixture(scope="module")
-def state():
+def record():
     return play(HISTORY)
 
 
-def test_validation_is_that_of_the_federation(state):
-    found = [row.get("val_accuracy") for row in state.rows]
+def test_validation_is_that_of_the_federation(record):
+    found = [row.get("val_accuracy") for row in record.rows]
     assert found == [0.5, pytest.approx(0.3), None, pytest.approx(0.6), pytest.approx(0.4), None, 0.5]
 
 
-def test_best_is_one_round_for_clients_domains_and_newcomers(state):
-    best = selections(state)["best"]
+def test_best_is_one_round_for_clients_domains_and_newcomers(record):
+    best = selections(record)["best"]
     assert best["rounds"] == [3]
     assert best["val"] == pytest.approx(0.6)
     assert best["personal"] == pytest.approx(spread([0.03, 0.13]))
     assert best["held_out"] == pytest.approx(spread([0.53]))
     assert best["global"] == pytest.approx(0.73)
-    assert state.accuracies["best"] == pytest.approx([0.03, 0.53, 0.13])
-    assert state.domains["best"] == pytest.approx([0.23, 0.33])
+    assert record.accuracies["best"] == pytest.approx([0.03, 0.53, 0.13])
+    assert record.domains["best"] == pytest.approx([0.23, 0.33])
 
 
-def test_last_and_tail_are_of_evaluated_rounds(state):
-    chosen = selections(state)
+def test_last_and_tail_are_of_evaluated_rounds(record):
+    chosen = selections(record)
     assert chosen["last"]["rounds"] == [6]
     assert chosen["last"]["personal"] == pytest.approx(spread([0.06, 0.16]))
     assert chosen["last"]["held_out"] == pytest.approx(spread([0.56]))
@@ -93,8 +91,8 @@ def tables():
     return store, Partition(train, held, test, np.array([0, 1, 1]), {})
 
 
-def test_tables_of_clients_and_domains(state, tables):
-    clients = client_rows(state, *tables)
+def test_tables_of_clients_and_domains(record, tables):
+    clients = client_rows(record, {0: 4, 2: 1}, *tables)
     names = ("accuracy_personal", "accuracy_personal_best", "accuracy_personal_tail", "accuracy_global")
     assert [clients[1][name] for name in names] == pytest.approx([0.56, 0.53, 0.535, 0.0056])
     assert [row["accuracy_base"] for row in clients] == pytest.approx([0.0, 0.005, 0.001])
@@ -102,7 +100,7 @@ def test_tables_of_clients_and_domains(state, tables):
     assert [row["participations"] for row in clients] == [4, 0, 1]
     assert [row["domain"] for row in clients] == ["ink", "photo", "photo"]
     assert [(row["n_train"], row["n_val"], row["n_test"]) for row in clients] == [(2, 1, 3), (1, 0, 2), (3, 0, 1)]
-    ink, photo = domain_rows(state, *tables)
+    ink, photo = domain_rows(record, *tables)
     assert [ink[name] for name in names] == pytest.approx([0.26, 0.23, 0.235, 0.0026])
     assert [photo[name] for name in names] == pytest.approx([0.36, 0.33, 0.335, 0.0036])
     assert [ink["accuracy_base"], photo["accuracy_base"]] == pytest.approx([0.002, 0.003])
@@ -112,25 +110,25 @@ def test_tables_of_clients_and_domains(state, tables):
 
 def test_a_domains_tail_is_as_long_as_the_clients():
     """Twelve evaluated rounds, of which the last ten count; round 0 never does."""
-    state = play([(0.5, 0.5, 0.5)] * 13)
-    assert len(state.tail) == len(state.domain_tail) == 10
-    assert np.mean(state.domain_tail, axis=0) == pytest.approx([0.275, 0.375])  # rounds 3 to 12
-    assert selections(state)["best"]["rounds"] == [1], "of equal rounds the first"
-    assert state.domains["best"] == pytest.approx([0.21, 0.31])
+    record = play([(0.5, 0.5, 0.5)] * 13)
+    assert len(record.tail) == len(record.domain_tail) == 10
+    assert np.mean(record.domain_tail, axis=0) == pytest.approx([0.275, 0.375])  # rounds 3 to 12
+    assert selections(record)["best"]["rounds"] == [1], "of equal rounds the first"
+    assert record.domains["best"] == pytest.approx([0.21, 0.31])
 
 
 def test_an_early_end_leaves_the_last_evaluated_round():
     """Diverged in round 3, which is in the table and not evaluated; nor is round 2."""
-    state = play([(0.1, 0.1, 0.1), (0.4, 0.4, 0.4), None, None])
-    state.diverged_round = 3
-    chosen = selections(state)
+    record = play([(0.1, 0.1, 0.1), (0.4, 0.4, 0.4), None, None])
+    record.diverged_round = 3
+    chosen = selections(record)
     assert {name: part["rounds"] for name, part in chosen.items()} == {"last": [1], "tail": [1], "best": [1]}
     assert chosen["last"]["personal"] == pytest.approx(spread([0.01, 0.11]))
 
 
 def test_without_clients_that_have_validation_samples_there_is_no_best():
     """A held-out client's validation samples choose nothing."""
-    state = play([(np.nan, 0.5, np.nan), (np.nan, 0.9, np.nan)])
-    assert [row["val_accuracy"] for row in state.rows] == [None, None]
-    assert "best" not in selections(state)
-    assert "best" not in state.domains
+    record = play([(np.nan, 0.5, np.nan), (np.nan, 0.9, np.nan)])
+    assert [row["val_accuracy"] for row in record.rows] == [None, None]
+    assert "best" not in selections(record)
+    assert "best" not in record.domains

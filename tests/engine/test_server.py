@@ -5,18 +5,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from support import SIZES, build_run, make_spec
+from support import SIZES, make_spec, play
+from toy import Played
 
 from fedbench.channels.channel import Channel, Delivery
 from fedbench.channels.make_channel import make_channel
 from fedbench.config.entries import Training
 from fedbench.config.reading import parse_entry
-from fedbench.engine import server
-from fedbench.engine.checkpoint import State
 from fedbench.engine.chunk import Chunk
 from fedbench.engine.client_store import ClientStore
 from fedbench.engine.clients import Trained
-from fedbench.engine.server import Server, rate, sample_cohort
+from fedbench.engine.server import Server, lr_factor, sample_cohort
+from fedbench.engine.state import FederationState
 from fedbench.methods.method import LocalResult, Method
 from fedbench.randomness import stream
 from fedbench.tree import weighted_mean
@@ -47,12 +47,12 @@ def test_every_client_is_as_likely():
     assert abs(counts - 500).max() < 5 * 19.4
 
 
-def test_rate():
-    assert [rate(Training(rounds=4), number) for number in (1, 4)] == [1.0, 1.0]
+def test_lr_factor():
+    assert [lr_factor(Training(rounds=4), number) for number in (1, 4)] == [1.0, 1.0]
     cosine = Training(rounds=4, schedule="cosine")
     halves = [1.0, 0.5 + 0.25 * 2**0.5, 0.5, 0.5 - 0.25 * 2**0.5]
-    assert [rate(cosine, number) for number in (1, 2, 3, 4)] == pytest.approx(halves)
-    assert rate(cosine, 5) == pytest.approx(0, abs=1e-15), "the round after the last would be at zero"
+    assert [lr_factor(cosine, number) for number in (1, 2, 3, 4)] == pytest.approx(halves)
+    assert lr_factor(cosine, 5) == pytest.approx(0, abs=1e-15), "the round after the last would be at zero"
 
 
 class Adds(Method):
@@ -89,29 +89,29 @@ def positions(*chosen):
     return gain
 
 
-def make_server(trainer, channel=None, chunk=8, create_memory=dict):
-    state = State(round_number=0, shared={"x": torch.zeros(100)}, server={}, channel={}, private={}, memory={})
-    channel = channel or make_channel(parse_entry("channels", "dense", {"codec": "dense"}), state.shared)
-    private, memory = (
-        ClientStore(lambda client: {"count": torch.tensor(0.0)}),
-        ClientStore(lambda client: create_memory()),
-    )
-    private.trees, memory.trees = state.private, state.memory
-    lines = []
-    made = Server(trainer, channel, state, private, memory, Chunk(chunk, lines.append))
+COHORTS = {1: [0, 1], 2: [1, 2], 3: [0, 2], 4: [0, 2]}
+
+
+def drawn(seed, number, clients, participation):
+    """Rounds 1 to 4 have these cohorts."""
+    return COHORTS[number]
+
+
+def everyone(seed, number, clients, participation):
+    return list(range(clients))
+
+
+def make_server(trainer, channel=None, chunk=8, sampler=drawn, held_out=()):
+    shared, lines = {"x": torch.zeros(100)}, []
+    channel = channel or make_channel(parse_entry("channels", "dense", {"codec": "dense"}), shared)
+    start = {"count": torch.tensor(0.0)}
+    server = Server(trainer, channel, Chunk(chunk, lines.append), lambda client: start, held_out, sampler)
+    made = Played(server, FederationState(0, shared, {}, {}))
     made.lines = lines
     return made
 
 
-@pytest.fixture
-def cohorts(monkeypatch):
-    """Rounds 1 to 4 have these cohorts."""
-    chosen = {1: [0, 1], 2: [1, 2], 3: [0, 2], 4: [0, 2]}
-    monkeypatch.setattr(server, "sample_cohort", lambda seed, number, clients, participation: chosen[number])
-    return chosen
-
-
-def test_bytes_of_rounds_by_hand(cohorts):
+def test_bytes_of_rounds_by_hand():
     """First contact and clients that missed a round get 400 bytes; an up-to-date client gets the change."""
     method = Adds(None, None, Training(rounds=4), 0)
     # round 2's change touches three positions: one byte of coding, three gaps, three values
@@ -128,12 +128,12 @@ def test_bytes_of_rounds_by_hand(cohorts):
     assert [row["downlink_bytes_per_client"] for row in rows] == [400, 208, 208, 6]
     assert [row["uplink_bytes_per_client"] for row in rows] == [400] * 4
     assert [row["cumulative_bytes"] for row in rows] == [1600, 2816, 4032, 4844]
-    assert made.state.totals == {"uplink": 3200, "downlink": 1644}
+    assert made.record.totals == {"uplink": 3200, "downlink": 1644, "train": 0.0, "eval": 0.0}
     assert [row["cohort"] for row in rows] == ["0 1", "1 2", "0 2", "0 2"]
     assert [row["train_loss"] for row in rows] == [0.5, 1.5, 1.0, 1.0]
 
 
-def test_rounds_move_the_shared_leaves_and_count_participations(cohorts):
+def test_rounds_move_the_shared_leaves_and_count_participations():
     method = Adds(None, None, Training(rounds=4), 0)
     made = make_server(FakeTrainer(method, lambda number, client: positions(client)))
     made.round(1)
@@ -145,20 +145,20 @@ def test_rounds_move_the_shared_leaves_and_count_participations(cohorts):
     assert made.state.seen == {0: 1, 1: 2, 2: 2}
 
 
-def test_aggregation_weighs_by_samples(cohorts):
+def test_aggregation_weighs_by_samples():
     method = Adds(None, None, Training(rounds=4, aggregation="samples"), 0)
     made = make_server(FakeTrainer(method, lambda number, client: positions(client), sizes=(6, 2, 100)))
     made.round(1)
     assert made.state.shared["x"][:3].tolist() == [0.75, 0.25, 0.0]
 
 
-def test_residuals_follow_their_clients(cohorts):
+def test_residuals_follow_their_clients():
     """One value of each message travels, the other waits for that client's next round."""
     method = Adds(None, None, Training(rounds=4), 0)
     entry = parse_entry("channels", "sparse", {"codec": "top-k", "density": 0.01, "error_feedback": True})
     channel = make_channel(entry, {"x": torch.zeros(100)})
     trainer = FakeTrainer(method, lambda number, client: 3 * positions(client) + 2 * positions(50 + client))
-    made = make_server(trainer, channel, create_memory=channel.init_memory)
+    made = make_server(trainer, channel)
     for number in (1, 2, 3):
         made.round(number)
     # rounds: 0 and 1 send their 3; 1 sends 2 + 2 and 2 its 3; 0 and 2 send 2 + 2; each halved by the mean
@@ -171,8 +171,8 @@ def test_the_cohorts_share_is_of_the_clients_that_can_be_drawn():
     method = Adds(None, None, Training(rounds=1, participation=0.67), 0)
     shares, aggregate = [], method.aggregate
     method.aggregate = lambda *arguments: (shares.append(arguments[3]), aggregate(*arguments))[1]
-    made = make_server(FakeTrainer(method, lambda number, client: positions(client), sizes=(5,) * 5))
-    made.held_out = frozenset({1, 4})
+    trainer = FakeTrainer(method, lambda number, client: positions(client), sizes=(5,) * 5)
+    made = make_server(trainer, sampler=sample_cohort, held_out=(1, 4))
     row = made.round(1)
     assert set(row["cohort"].split()) < {"0", "2", "3"}
     assert shares == [pytest.approx(2 / 3)]
@@ -181,10 +181,10 @@ def test_the_cohorts_share_is_of_the_clients_that_can_be_drawn():
 def test_weights_count_training_samples_only(tmp_path, digits, ragged):
     """Clients have validation samples in other proportions, which are no part of it."""
     spec = make_spec("fedavg", "mlp", aggregation="samples", participation=1.0)
-    run = build_run(tmp_path, digits, ragged, spec)
+    run = play(digits, ragged, spec)
     seen, uplink = [], run.channel.uplink
     run.channel.uplink = lambda messages, weights, *rest: (seen.append(weights), uplink(messages, weights, *rest))[1]
-    Server(run.trainer, run.channel, run.state, run.private, run.memory, run.chunk).round(1)
+    run.round(1)
     assert seen[0].tolist() == pytest.approx([size / sum(SIZES) for size in SIZES])
 
 
@@ -197,15 +197,15 @@ class Drawing(Channel):
         return Delivery(weighted_mean(messages, weights), memory, zeros, zeros), state
 
 
-def test_channel_draws_are_keyed_by_round_and_client(cohorts):
-    drawn = []
+def test_channel_draws_are_keyed_by_round_and_client():
+    numbers = []
     method = Adds(None, None, Training(rounds=4), 0)
-    made = make_server(FakeTrainer(method, lambda number, client: positions(client)), Drawing(drawn, {}))
+    made = make_server(FakeTrainer(method, lambda number, client: positions(client)), Drawing(numbers, {}))
     for number in (1, 2, 3, 4):
         made.round(number)
-    expected = [[stream(0, "channel", n, client).random() for client in cohorts[n]] for n in (1, 2, 3, 4)]
-    assert drawn == expected
-    assert len({value for row in drawn for value in row}) == 8
+    expected = [[stream(0, "channel", n, client).random() for client in COHORTS[n]] for n in (1, 2, 3, 4)]
+    assert numbers == expected
+    assert len({value for row in numbers for value in row}) == 8
 
 
 class Compact(Channel):
@@ -217,7 +217,7 @@ class Compact(Channel):
 
 
 @pytest.mark.parametrize(("additive", "update"), [(True, 7), (False, 16)])
-def test_codecs_form_of_the_change_serves_additive_methods_only(additive, update, cohorts):
+def test_codecs_form_of_the_change_serves_additive_methods_only(additive, update):
     method = Adds(None, None, Training(rounds=4), 0)
     method.additive = additive
     made = make_server(FakeTrainer(method, lambda number, client: positions(client, 99)), Compact(None, {}))
@@ -225,7 +225,7 @@ def test_codecs_form_of_the_change_serves_additive_methods_only(additive, update
     assert made.round(2)["downlink_bytes"] == update + 2 + 400 + 2
 
 
-def test_method_that_does_not_communicate_has_no_bytes(cohorts):
+def test_method_that_does_not_communicate_has_no_bytes():
     method = Adds(None, None, Training(rounds=4), 0)
     method.communicates = False
     made = make_server(FakeTrainer(method, lambda number, client: positions(client)))
@@ -234,7 +234,7 @@ def test_method_that_does_not_communicate_has_no_bytes(cohorts):
         assert [row[column] for row in rows] == [0, 0, 0], column
 
 
-def test_not_finite_message_is_a_diverged_round(cohorts):
+def test_not_finite_message_is_a_diverged_round():
     method = Adds(None, None, Training(rounds=4), 0)
     made = make_server(
         FakeTrainer(method, lambda number, client: positions(client) * (torch.inf if number == 2 else 1))
@@ -243,23 +243,21 @@ def test_not_finite_message_is_a_diverged_round(cohorts):
     before = made.state.shared["x"].clone()
     row = made.round(2)
     assert row["diverged"] == 1
-    assert made.state.diverged_round == 2
+    assert made.record.diverged_round == 2
     assert torch.equal(made.state.shared["x"], before), "the shared leaves stay those of the last sound round"
     assert made.state.participations == {0: 1, 1: 1}
 
 
-def test_chunks_go_from_most_to_fewest_steps(cohorts, monkeypatch):
-    monkeypatch.setattr(server, "sample_cohort", lambda *_: [0, 1, 2, 3, 4])
+def test_chunks_go_from_most_to_fewest_steps():
     method = Adds(None, None, Training(rounds=1), 0)
     trainer = FakeTrainer(method, lambda number, client: positions(client), sizes=(3, 9, 5, 9, 1))
-    made = make_server(trainer, chunk=2)
+    made = make_server(trainer, chunk=2, sampler=everyone)
     made.round(1)
     assert trainer.chunks == [[1, 3], [2, 0], [4]]
     assert made.state.shared["x"][:5].tolist() == pytest.approx([0.2] * 5)
 
 
-def test_out_of_memory_halves_the_chunk(cohorts, monkeypatch):
-    monkeypatch.setattr(server, "sample_cohort", lambda *_: [0, 1, 2, 3, 4])
+def test_out_of_memory_halves_the_chunk():
     method = Adds(None, None, Training(rounds=1), 0)
     trainer = FakeTrainer(method, lambda number, client: positions(client), sizes=(3, 9, 5, 9, 1))
     train = trainer.train
@@ -270,7 +268,7 @@ def test_out_of_memory_halves_the_chunk(cohorts, monkeypatch):
         return train(clients, *rest)
 
     trainer.train = small
-    made = make_server(trainer, chunk=5)
+    made = make_server(trainer, chunk=5, sampler=everyone)
     row = made.round(1)
     assert trainer.chunks == [[1, 3], [2, 0], [4]]
     assert made.lines == ["out of memory with 5 clients at once; going on with 2"]
@@ -288,21 +286,19 @@ def test_client_store():
         created.append(client)
         return {"a": torch.full((2,), float(client)), "b": torch.tensor(float(-client))}
 
-    store = ClientStore(create)
-    device = torch.device("cpu")
+    store, device = ClientStore(create, {}), torch.device("cpu")
     stacked = store.gather([3, 1], device)
     assert stacked["a"].tolist() == [[3, 3], [1, 1]]
     assert stacked["b"].tolist() == [-3, -1]
     assert not store.trees, "reading stores nothing"
     changed = {name: leaf + 10 for name, leaf in stacked.items()}
-    store.scatter([3, 1], changed)
-    assert set(store.trees) == {1, 3}
-    assert 3 in store
-    assert 2 not in store
+    after = ClientStore(create, store.updated([3, 1], changed))
+    assert not store.trees, "what was there stays as it was"
+    assert set(after.trees) == {1, 3}
     changed["a"].zero_()
-    assert store.gather([1, 2, 3], device)["a"].tolist() == [[11, 11], [2, 2], [13, 13]], "rows are copies"
-    gathered = store.gather([1], device)
+    assert after.gather([1, 2, 3], device)["a"].tolist() == [[11, 11], [2, 2], [13, 13]], "rows are copies"
+    gathered = after.gather([1], device)
     gathered["a"].zero_()
-    assert store.trees[1]["a"].tolist() == [11, 11]
+    assert after.trees[1]["a"].tolist() == [11, 11]
     assert created == [3, 1, 2], "a stored client is not created again"
-    assert store.gather([], device) == {}
+    assert after.gather([], device) == {}

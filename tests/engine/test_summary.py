@@ -1,20 +1,24 @@
 """summary.json and gate columns from a history in which every number differs."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
-from support import build_run, make_spec
+from support import make_spec, play
 
+from fedbench.config.identity import identity
 from fedbench.engine import checkpoint
-from fedbench.engine.checkpoint import State, load, save
+from fedbench.engine.checkpoint import load, save
 from fedbench.engine.evaluate import Evaluation
-from fedbench.engine.results import evaluation_columns, remember
+from fedbench.engine.record import Record
+from fedbench.engine.results import evaluation_columns
+from fedbench.engine.state import FederationState
 from fedbench.engine.summary import summarise
 from fedbench.methods import _gates
 
 HELD_OUT = [1, 4]
+NOBODY = identity("spec", {"all": "data"}, "partition", "base")
 
 
 def evaluation(mean, shared, global_accuracy):
@@ -26,9 +30,8 @@ def evaluation(mean, shared, global_accuracy):
 
 @pytest.fixture
 def summary(tmp_path, digits, ragged):
-    run = build_run(tmp_path, digits, ragged, make_spec("fedsdg", rounds=9, held_out=0.34))
-    state = run.state
-    state.held_out, state.round_number = HELD_OUT, 3
+    run = play(digits, ragged, make_spec("fedsdg", rounds=9, held_out=0.34))
+    state, record = replace(run.state, round_number=3, private={0: {}, 2: {}, 3: {}}), Record(held_out=HELD_OUT)
     for number, found in enumerate(
         (evaluation(0.5, 0.4, 0.41), evaluation(0.3, 0.2, 0.6), None, evaluation(0.08, 0.07, 0.7))
     ):
@@ -37,11 +40,9 @@ def summary(tmp_path, digits, ragged):
             row |= {"uplink_bytes_per_client": 10.0 * number, "downlink_bytes_per_client": 300.0 * number**2}
         if found is not None:
             row |= evaluation_columns(found)
-            remember(state, found, row)
-        state.rows.append(row)
-    state.totals.update(uplink=120, downlink=8400, wall=7.0, cpu=5.0, train=3.0, eval=2.0)
-    state.private = {0: {}, 2: {}, 3: {}}
-    return run, summarise(run)
+        record.add(row, found)
+    record.totals.update(uplink=120, downlink=8400, wall=7.0, cpu=5.0, train=3.0, eval=2.0)
+    return run, summarise(run.federation, state, record, NOBODY)
 
 
 def test_numbers_of_the_summary(summary):
@@ -56,7 +57,7 @@ def test_numbers_of_the_summary(summary):
     assert found["held_out_clients"] == 2
     assert found["clients"] == 6
     assert found["seconds"] == {"wall": 7.0, "cpu": 5.0, "train": 3.0, "evaluate": 2.0}
-    private = run.method.init_private(np.random.default_rng(0))
+    private = run.method.init_private(np.random.default_rng(0), run.state.shared)
     assert found["parameters"]["private"] == sum(leaf.numel() for leaf in private.values())
 
 
@@ -66,22 +67,18 @@ def test_chance_is_of_the_federations_own_accuracy_in_the_last_round(summary):
 
 
 def test_methods_that_send_nothing_send_no_base(tmp_path, digits, ragged):
-    run = build_run(tmp_path, digits, ragged, make_spec("local-only", "vit"))
+    run = play(digits, ragged, make_spec("local-only", "vit"))
     found = evaluation(0.5, 0.4, 0.41)
     row = {"round": 0, **evaluation_columns(found)}
-    remember(run.state, found, row)
-    run.state.rows.append(row)
-    run.state.totals.update(wall=1.0, cpu=1.0)
-    assert set(summarise(run)["bytes"].values()) == {0}
+    run.record.add(row, found)
+    run.record.totals.update(wall=1.0, cpu=1.0)
+    assert set(summarise(run.federation, run.state, run.record, NOBODY)["bytes"].values()) == {0}
 
 
 def test_every_part_of_the_state_is_in_its_checkpoint(tmp_path):
     tree = {"x": torch.tensor([1.0, 2.0])}
-    values = {
-        "round_number": 4,
-        "update_bytes": 17,
-        "seen": {3: 2},
-        "participations": {3: 1, 5: 9},
+    counts = {"round_number": 4, "update_bytes": 17, "seen": {3: 2}, "participations": {3: 1, 5: 9}}
+    recorded = {
         "rows": [{"round": 0}],
         "accuracies": {"last": [0.5]},
         "domains": {"best": [0.25]},
@@ -93,10 +90,12 @@ def test_every_part_of_the_state_is_in_its_checkpoint(tmp_path):
     }
     trees = {"shared": tree, "server": {"m": tree["x"]}, "channel": {"c": tree["x"]}}
     trees |= {"private": {3: {"p": tree["x"]}}, "memory": {3: {"r": tree["x"]}}}
-    assert {field.name for field in fields(State)} == {*values, *trees}
-    save(tmp_path, State(**values, **trees), "digest")
-    read = load(tmp_path, "digest", print)
-    for name, value in values.items():
+    assert {field.name for field in fields(FederationState)} == {*counts, *trees}
+    assert {field.name for field in fields(Record)} == {*recorded}
+    save(tmp_path, FederationState(**counts, **trees), Record(**recorded), "digest")
+    read, record = load(tmp_path, "digest", print)
+    assert record == Record(**recorded)
+    for name, value in counts.items():
         assert getattr(read, name) == value, name
     for name in checkpoint.TREES:
         assert getattr(read, name).keys() == trees[name].keys(), name

@@ -9,7 +9,7 @@ def test_one_step_is_plain_sgd_on_the_union():
     model = classifier("mlp", hidden=6)
     reference = classifier("mlp", hidden=6).requires_grad_(True)
     run = make({"method": "centralised"}, model)
-    row = run.server.round(1)
+    row = run.round(1)
     assert row["cumulative_bytes"] == 0
     functional.cross_entropy(reference(run.population.pixels), run.population.targets).backward()
     for name, leaf in reference.named_parameters():

@@ -11,7 +11,7 @@ def test_three_rounds_by_hand():
     run, x = mlp_run({"method": "diloco"}, learning_rate=RATE)
     buffer = combine((0, x))
     for number in (1, 2, 3):
-        run.server.round(number)
+        run.round(number)
         change = mean(*(combine((-RATE, mlp_gradient(x, client_data(run, client)))) for client in range(2)))
         buffer = combine((0.9, buffer), (1, change))
         x = combine((1, x), (0.7, change), (0.7 * 0.9, buffer))
@@ -37,7 +37,7 @@ def test_the_outer_step_is_torchs():
 def test_local_steps_are_the_runs():
     """Three steps of AdamW on whole batches, not one epoch."""
     run = make({"method": "diloco"}, classifier("mlp"), optimizer="adamw", local_steps=3, learning_rate=1e-3)
-    trained = run.server.trainer.train([1, 0], {n: v.expand(2, *v.shape) for n, v in run.shared.items()}, {}, 1, 1.0)
+    trained = run.trainer.train([1, 0], {n: v.expand(2, *v.shape) for n, v in run.shared.items()}, {}, 1, 1.0)
     assert trained.result.steps.tolist() == [3, 3]
 
 
@@ -47,6 +47,6 @@ def test_local_sgd_is_fedavg():
         for method in ({"method": "fedavg"}, {"method": "diloco", "outer_learning_rate": 1.0, "outer_momentum": 0.0})
     )
     for run in (plain, other):
-        run.server.round(1)
+        run.round(1)
     torch.testing.assert_close(other.state.shared, plain.state.shared)
     assert not other.method.additive

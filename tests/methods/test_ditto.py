@@ -23,7 +23,7 @@ def test_two_rounds_by_hand():
     run, start = started()
     shared, owns = start, [start, start]
     for number in (1, 2):
-        row = run.server.round(number)
+        row = run.round(number)
         ends = []
         for client in range(2):
             data, weights = client_data(run, client), shared
@@ -40,7 +40,7 @@ def test_two_rounds_by_hand():
 
 def test_clients_are_evaluated_with_their_own_weights():
     run, _ = started()
-    run.server.round(1)
+    run.round(1)
     private = {name: leaf.unsqueeze(0) for name, leaf in run.state.private[1].items()}
     personal = run.method.personal(expand(run.state.shared, 1), private)
     expected = {name.removeprefix("own."): leaf.numpy() for name, leaf in run.state.private[1].items()}
@@ -49,10 +49,10 @@ def test_clients_are_evaluated_with_their_own_weights():
 
 def test_a_newcomer_starts_from_the_shared_weights():
     run, _ = started()
-    run.server.round(1)
+    run.round(1)
     shared = {name: leaf.numpy().astype(np.float64) for name, leaf in run.state.shared.items()}
     received = expand(run.state.shared, 1)
     private = run.method.newcomer(received, {})
-    kept, tuned = run.server.trainer.fine_tune(run.method.evaluation_phases(EPOCHS), [0], received, private)
+    kept, tuned = run.trainer.fine_tune(run.method.evaluation_phases(EPOCHS), [0], received, private)
     assert_leaves({n: leaf[0] for n, leaf in tuned.items()}, own_steps(shared, shared, client_data(run, 0)), "own.")
     assert_leaves({name: leaf[0] for name, leaf in kept.items()}, shared, rtol=0)

@@ -1,6 +1,7 @@
 """FA+LoRA: one Adam step of the adapters and the head against a model with merged weights."""
 
 import copy
+from dataclasses import replace
 
 import torch
 from torch.nn import functional
@@ -24,9 +25,9 @@ def test_first_adam_step_equals_that_of_the_merged_model():
     reference = copy.deepcopy(model)
     decay, rate = 1e-2, 1e-3
     run = make(OPTIONS, model, optimizer="adam", learning_rate=rate, weight_decay=decay)
-    run.state.shared = {n: leaf + 0.1 if n.endswith(".B") else leaf for n, leaf in run.shared.items()}
-    start = run.state.shared
-    run.server.round(1)
+    start = {n: leaf + 0.1 if n.endswith(".B") else leaf for n, leaf in run.shared.items()}
+    run.state = replace(run.state, shared=start)
+    run.round(1)
     changes = []
     for own in run.population.train_samples:
         images, labels = run.population.pixels[own], run.population.targets[own]

@@ -25,7 +25,7 @@ def test_one_round_equals_back_propagation_by_hand(epochs):
     names = list(run.shared)
     assert [tuple(run.shared[name].shape) for name in names] == [(6, 64), (6,), (CLASSES, 6), (CLASSES,)]
     start = [run.shared[name].numpy().astype(np.float64) for name in names]
-    run.server.round(1)
+    run.round(1)
     ends = []
     for own in run.population.train_samples:
         leaves = start
@@ -42,7 +42,7 @@ def test_norm_variant_trains_normalisation_and_head_only():
     model = classifier("resnet-gn", depth=8)
     run = make({"method": "fedavg", "trainable": "norm"}, model)
     assert set(run.shared) == {*model.norm_affine, "head.weight", "head.bias"}
-    run.server.round(1)
+    run.round(1)
     for name in run.shared:
         assert not torch.equal(run.state.shared[name], run.shared[name]), name
 
@@ -51,7 +51,7 @@ def test_a_frozen_head_does_not_travel():
     run = make({"method": "fedavg"}, classifier("mlp", hidden=6, head="frozen-orthogonal"))
     assert set(run.shared) == {"trunk.1.weight", "trunk.1.bias"}
     head = run.method.task.classifier.head.weight.clone()
-    run.server.round(1)
+    run.round(1)
     assert set(run.state.shared) == {"trunk.1.weight", "trunk.1.bias"}
     assert not torch.equal(run.state.shared["trunk.1.weight"], run.shared["trunk.1.weight"]), "the trunk trains"
     assert torch.equal(run.method.task.classifier.head.weight, head)

@@ -1,10 +1,12 @@
 """FedDPA: one step of the mixture by hand, and each sample's weight at inference by a loop over samples."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from by_hand import VIT, merged_logits
-from support import build_run, make_spec
+from support import make_spec, play
 from torch.nn import functional
 from toy import classifier, gradients, make
 
@@ -40,9 +42,9 @@ def test_one_round_by_hand(weight):
     )
     plain = classifier("small-vit", **VIT)
     ends = []
-    run.server.round(1)
+    run.round(1)
     for client, own in enumerate(run.population.train_samples):
-        private = run.method.init_private(stream(0, "private", client))
+        private = run.method.init_private(stream(0, "private", client), run.shared)
         leaves = {**run.shared, **private}
 
         def loss(leaves, own=own):
@@ -68,7 +70,7 @@ def test_one_round_by_hand(weight):
 
 def test_private_start():
     run = make({"method": "feddpa"}, classifier("small-vit", patch=4, dim=96, depth=2, heads=2))
-    private = run.method.init_private(stream(0, "private", 0))
+    private = run.method.init_private(stream(0, "private", 0), run.shared)
     up = torch.cat([leaf.flatten() for name, leaf in private.items() if name.endswith(".B")])
     down = torch.cat([leaf.flatten() for name, leaf in private.items() if name.endswith(".A")])
     assert float(up.std()) == pytest.approx(0.01, rel=0.1)
@@ -76,18 +78,19 @@ def test_private_start():
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, digits, ragged):
+def trained(digits, ragged):
     """A run after two rounds, its shared and private leaves moved well away from zero."""
     spec = make_spec("feddpa", "vit", method_options={"rank": 2, "lora_alpha": 6.0}, rounds=2)
-    run = build_run(tmp_path_factory.mktemp("feddpa"), digits, ragged, spec)
+    run = play(digits, ragged, spec)
     rng = np.random.default_rng(5)
 
     def moved(tree, size):
         return {n: leaf + size * torch.from_numpy(rng.standard_normal(leaf.shape)).float() for n, leaf in tree.items()}
 
-    run.state.shared = moved(run.state.shared, 0.3)
-    for client in range(ragged.clients):
-        run.private.trees[client] = moved(run.method.init_private(stream(0, "private", client)), 0.3)
+    shared = moved(run.state.shared, 0.3)
+    starts = [run.method.init_private(stream(0, "private", client), shared) for client in range(ragged.clients)]
+    private = {client: moved(start, 0.3) for client, start in enumerate(starts)}
+    run.state = replace(run.state, shared=shared, private=private)
     return run
 
 
@@ -104,11 +107,11 @@ def features(model, leaves, images):
 
 def test_every_sample_has_its_own_weight(trained, digits, ragged):
     run, population = trained, trained.trainer.population
-    plain = build_run(run.out.parent, digits, ragged, run.spec).method.task.classifier
+    plain = play(digits, ragged, run.spec).method.task.classifier
     evaluation = run.evaluator.evaluate(run.state.shared, run.private, list(range(ragged.clients)))
     used = []
     for client in range(ragged.clients):
-        leaves = {**run.state.shared, **run.private.trees[client]}
+        leaves = {**run.state.shared, **run.state.private[client]}
         anchors = stream(0, "context", client).permutation(population.train[client])[:5]
         hits = []
         with torch.no_grad():
@@ -130,7 +133,7 @@ def test_every_sample_has_its_own_weight(trained, digits, ragged):
 
 
 def test_a_fixed_weight_needs_no_anchors(tmp_path, digits, ragged):
-    run = build_run(tmp_path, digits, ragged, make_spec("feddpa", "vit", method_options={"inference": "fixed"}))
+    run = play(digits, ragged, make_spec("feddpa", "vit", method_options={"inference": "fixed"}))
     assert run.method.context_images == 0
 
 
@@ -146,7 +149,7 @@ def test_anchors_of_a_client_with_few_samples_count_once():
 
 def test_the_shared_model_is_that_without_private_branch():
     run = make({"method": "feddpa", "rank": 2, "lora_alpha": 6.0}, classifier("small-vit", **VIT))
-    run.server.round(1)
+    run.round(1)
     plain, shared = classifier("small-vit", **VIT), run.state.shared
     expected = {s.name: 3.0 * shared[f"lora.{s.name}.A"] @ shared[f"lora.{s.name}.B"] for s in plain.sites}
     images = run.population.pixels

@@ -11,7 +11,7 @@ def test_two_rounds_by_hand():
     assert set(run.shared) == set(part(start, "trunk."))
     body, heads = part(start, "trunk."), [part(start, "head.")] * 2
     for number in (1, 2):
-        row = run.server.round(number)
+        row = run.round(number)
         ends = []
         for client in range(2):
             weights = {**body, **heads[client]}
@@ -26,6 +26,6 @@ def test_two_rounds_by_hand():
 
 def test_the_shared_model_has_the_head_that_all_start_from():
     run, start = mlp_run({"method": "fedper", "trainable": "full"})
-    run.server.round(1)
+    run.round(1)
     body = {name: leaf.numpy() for name, leaf in run.state.shared.items()}
     assert_leaves(run.method.global_weights(run.state.shared), {**body, **part(start, "head.")})

@@ -9,7 +9,7 @@ RATE = 0.1
 @pytest.mark.parametrize("mu", [0.01, 2.0])
 def test_three_steps_by_hand(mu):
     run, start = mlp_run({"method": "fedprox", "mu": mu}, learning_rate=RATE, local_epochs=3)
-    run.server.round(1)
+    run.round(1)
     ends = []
     for client in range(2):
         weights = start

@@ -24,7 +24,7 @@ def test_two_rounds_by_hand(head_epochs, body_epochs):
     run, start = mlp_run(method, learning_rate=RATE, local_epochs=7)
     body, heads = part(start, "trunk."), [part(start, "head.")] * 2
     for number in (1, 2):
-        run.server.round(number)
+        run.round(number)
         ends = []
         for client in range(2):
             data = client_data(run, client)
@@ -39,9 +39,9 @@ def test_two_rounds_by_hand(head_epochs, body_epochs):
 
 def test_only_the_head_trains_for_evaluation():
     run, start = mlp_run({"method": "fedrep", "trainable": "full"}, learning_rate=RATE)
-    private = {name: leaf.unsqueeze(0) for name, leaf in run.method.init_private(None).items()}
+    private = {name: leaf.unsqueeze(0) for name, leaf in run.method.init_private(None, run.shared).items()}
     phases = run.method.evaluation_phases(3)
-    received, tuned = run.server.trainer.fine_tune(phases, [1], expand(run.shared, 1), private)
+    received, tuned = run.trainer.fine_tune(phases, [1], expand(run.shared, 1), private)
     expected = descend(start, client_data(run, 1), "head.", 3)
     assert_leaves({name: leaf[0] for name, leaf in {**received, **tuned}.items()}, expected)
     assert run.method.evaluation_phases(0) == ()

@@ -25,7 +25,7 @@ def test_two_rounds_by_hand(head):
     shared = {name: leaf for name, leaf in start.items() if not name.endswith(stays)}
     privates = [{name: leaf for name, leaf in start.items() if name.endswith(stays)}] * 2
     for number in (1, 2):  # in the first round B = 0, so that A has no gradient; in the second it moves
-        run.server.round(number)
+        run.round(number)
         ends = []
         for client in range(2):
             leaves = {**shared, **privates[client]}
@@ -45,7 +45,7 @@ def test_two_rounds_by_hand(head):
 
 def test_the_shared_model_has_no_residual():
     run = make({"method": "fedsa-lora", "rank": 2}, classifier("small-vit", **VIT))
-    run.server.round(1)
+    run.round(1)
     weights = run.method.global_weights(run.state.shared)
     assert all(not leaf.any() for name, leaf in weights.items() if name.endswith(".B"))
 

@@ -22,7 +22,7 @@ def start(training=None, **options):
         weight_decay=DECAY,
         **(training or {}),
     )
-    run.private = [run.method.init_private(stream(0, "private", client)) for client in range(2)]
+    run.private = [run.method.init_private(stream(0, "private", client), run.shared) for client in range(2)]
     return run
 
 
@@ -42,7 +42,7 @@ def objective(run, client, leaves):
 
 def test_one_round_by_hand():
     run = start()
-    run.server.round(1)
+    run.round(1)
     changes = []
     for client, private in enumerate(run.private):
         leaves = {**run.shared, **private}
@@ -98,10 +98,10 @@ def test_a_private_head_decays_and_private_lora_does_not():
 
 def test_only_shared_lora_and_head_travel():
     run = start()
-    row = run.server.round(1)
+    row = run.round(1)
     assert set(run.state.shared) == {*select(run.shared, "lora."), "head.weight", "head.bias"}
     baseline = make({"method": "fa-lora", "rank": 2, "lora_alpha": 4.0}, classifier("small-vit", **VIT))
-    assert row["uplink_bytes"] == baseline.server.round(1)["uplink_bytes"]
+    assert row["uplink_bytes"] == baseline.round(1)["uplink_bytes"]
     assert all(name.startswith(("private.", "gate.")) for name in run.state.private[0])
 
 
@@ -109,7 +109,7 @@ def test_a_private_head_stays_and_starts_from_the_common_one():
     run = start(head="private")
     assert set(run.shared) == set(select(run.shared, "lora."))
     torch.testing.assert_close(run.private[0]["head.weight"], run.private[1]["head.weight"], rtol=0, atol=0)
-    run.server.round(1)
+    run.round(1)
     assert not torch.equal(run.state.private[0]["head.weight"], run.state.private[1]["head.weight"])
     assert "head.weight" in run.method.global_weights(run.state.shared)
 
@@ -118,7 +118,7 @@ def test_a_private_head_stays_and_starts_from_the_common_one():
 def test_a_fixed_gate_has_no_logit_and_no_penalty(value):
     run = start(gate="fixed", gate_value=value)
     assert not select(run.private[0], "gate.")
-    run.server.round(1)
+    run.round(1)
     stacked = {name: leaf.unsqueeze(0) for name, leaf in run.state.private[0].items()}
     gates = run.method.gates(stacked)
     assert len(gates) == 4
@@ -127,7 +127,7 @@ def test_a_fixed_gate_has_no_logit_and_no_penalty(value):
 
 def test_global_evaluation_has_the_gate_at_zero():
     run = start()
-    run.server.round(1)
+    run.round(1)
     images = run.population.pixels[None]
     shared = {name: leaf.unsqueeze(0) for name, leaf in run.method.global_weights(run.state.shared).items()}
     closed = {name: leaf.unsqueeze(0) for name, leaf in run.state.private[0].items()}
@@ -139,7 +139,7 @@ def test_global_evaluation_has_the_gate_at_zero():
 def test_the_schedule_holds_for_gates_too():
     """Round 2 of 3 of the cosine is at three quarters of each group's own rate."""
     run = start({"schedule": "cosine", "rounds": 3})
-    run.server.round(2)
+    run.round(2)
     for client, private in enumerate(run.private):
         found = gradients({**run.shared, **private}, lambda leaves, client=client: objective(run, client, leaves))
         for prefix, rate in (("gate.", 0.1), ("private.", RATE)):
@@ -153,7 +153,7 @@ def test_the_schedule_holds_for_gates_too():
 @pytest.mark.parametrize("clip", [None, 1e-3])
 def test_gate_drift_and_gradient_variance_by_hand(clip):
     run = start({"clip": clip})  # what is clipped is not what varies
-    row = run.server.round(1)
+    row = run.round(1)
     slopes, drifts = [], []
     for client, private in enumerate(run.private):  # one local step each, so the pooled steps are the two clients
         found = gradients({**run.shared, **private}, lambda leaves, client=client: objective(run, client, leaves))
@@ -172,6 +172,6 @@ def test_gate_drift_and_gradient_variance_by_hand(clip):
 
 
 def test_fixed_gates_do_not_drift_and_have_no_gradient():
-    row = start(gate="fixed").server.round(1)
+    row = start(gate="fixed").round(1)
     assert row["gate_drift"] == 0
     assert "gate_gradient_variance" not in row

@@ -20,7 +20,7 @@ def test_two_rounds_by_hand():
     assert not any(name.endswith(".A") for name in run.shared)
     shared = run.shared
     for number in (1, 2):
-        row = run.server.round(number)
+        row = run.round(number)
         ends = []
         for client in range(2):
             found = gradients({**frozen, **shared}, lora_loss(plain, run, client))
@@ -37,8 +37,8 @@ def test_the_mean_model_has_the_mean_residual():
     """What freezing A is for: with both factors averaged the mean of the products is not the product of the means."""
     run = started()
     received = {name: leaf.expand(2, *leaf.shape) for name, leaf in run.shared.items()}
-    trained = run.method.with_frozen(run.server.trainer.train([1, 0], received, {}, 1, 1.0).result.trained)
-    run.server.round(1)
+    trained = run.method.with_frozen(run.trainer.train([1, 0], received, {}, 1, 1.0).result.trained)
+    run.round(1)
     shared = run.method.global_weights(run.state.shared)
     for site in run.method.task.classifier.sites:
         down, up = f"lora.{site.name}.A", f"lora.{site.name}.B"

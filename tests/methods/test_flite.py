@@ -17,7 +17,7 @@ def test_first_adam_step_by_the_chain_rule():
     reference = copy.deepcopy(model).requires_grad_(True)
     run = make(OPTIONS, model, optimizer="adam", learning_rate=RATE, weight_decay=DECAY)
     task = run.method.task
-    run.server.round(1)
+    run.round(1)
     steps = []
     for own in run.population.train_samples:
         reference.zero_grad()
@@ -41,7 +41,7 @@ def test_only_the_latent_travels_and_everything_else_is_frozen():
     model = classifier("resnet-gn", depth=8)
     before = copy.deepcopy(model.state_dict())
     run = make(OPTIONS, model, optimizer="adam", learning_rate=RATE)
-    row = run.server.round(1)
+    row = run.round(1)
     assert row["uplink_bytes_per_client"] == 4 * 16 * len(run.method.task.names)
     assert row["identity_error"] < 1e-6
     for name, leaf in model.state_dict().items():
@@ -51,15 +51,15 @@ def test_only_the_latent_travels_and_everything_else_is_frozen():
 def test_a_trained_head_travels_with_the_latent():
     run = make({**OPTIONS, "train_head": True}, classifier("resnet-gn", depth=8), optimizer="adam")
     assert set(run.shared) == {"latent", "head.weight", "head.bias"}
-    run.server.round(1)
+    run.round(1)
     assert not torch.equal(run.state.shared["head.bias"], run.shared["head.bias"])
 
 
 def test_averaged_latents_give_averaged_weights_after_training():
     run = make(OPTIONS, classifier("resnet-gn", depth=8), optimizer="adam", learning_rate=RATE, local_epochs=5)
-    trained = run.server.trainer.train([1, 0], {"latent": run.shared["latent"].expand(2, -1, -1)}, {}, 1, 1.0)
+    trained = run.trainer.train([1, 0], {"latent": run.shared["latent"].expand(2, -1, -1)}, {}, 1, 1.0)
     weights = run.method.task.weights(trained.result.trained)
-    run.server.round(1)
+    run.round(1)
     mean = run.method.task.weights({"latent": run.state.shared["latent"].unsqueeze(0)})
     for name, leaf in weights.items():
         torch.testing.assert_close(leaf.mean(0), mean[name][0], rtol=1e-5, atol=1e-6)
@@ -71,9 +71,9 @@ def test_a_round_with_other_factors(factors):
     model = classifier("resnet-gn", depth=8)
     stored = make(OPTIONS, copy.deepcopy(model), learning_rate=RATE)
     run = make({**OPTIONS, "factors": factors}, model, learning_rate=RATE)
-    row = run.server.round(1)
+    row = run.round(1)
     assert row["identity_error"] < 1e-6
-    stored.server.round(1)
+    stored.round(1)
     latent, expected = run.state.shared["latent"], stored.state.shared["latent"]
     assert float(latent.abs().max()) > 0
     if factors in ("seeded", "dense"):
@@ -89,7 +89,7 @@ def test_sgd_on_y_is_sgd_on_z():
     long = make(OPTIONS, copy.deepcopy(model), learning_rate=RATE)
     short = make({**OPTIONS, "latent": "y"}, model, learning_rate=RATE)
     assert short.shared["latent"].shape == (9, 4)
-    rows = [run.server.round(1) for run in (long, short)]
+    rows = [run.round(1) for run in (long, short)]
     assert rows[1]["uplink_bytes"] * 4 == rows[0]["uplink_bytes"]
     y = torch.einsum("ld,ldr->lr", long.state.shared["latent"], long.method.task.right)
     torch.testing.assert_close(short.state.shared["latent"], y, rtol=1e-4, atol=1e-7)
@@ -107,7 +107,7 @@ def test_matched_learning_rates(options, factor):
     latent, head = run.method.phases()[0].groups
     assert latent.learning_rate == pytest.approx(factor * RATE)
     assert head.learning_rate is None
-    run.server.round(1)
+    run.round(1)
     moved = run.state.shared["latent"].abs()
     assert float(moved.max()) == pytest.approx(factor * RATE, rel=1e-3)
 

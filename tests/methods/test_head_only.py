@@ -9,7 +9,7 @@ def test_one_round_is_the_mean_of_the_clients_softmax_regression_steps():
     model = classifier("mlp", hidden=6)
     run = make({"method": "head-only"}, model)
     before = {name: leaf.numpy().astype(np.float64) for name, leaf in run.shared.items()}
-    row = run.server.round(1)
+    row = run.round(1)
     weight, bias, losses = [], [], []
     for own in run.population.train_samples:
         with torch.no_grad():
@@ -32,13 +32,13 @@ def test_sample_weighting_is_an_option():
     uniform, weighted = (make({"method": "head-only"}, model, aggregation=kind) for kind in ("uniform", "samples"))
     ends = []
     for run in (uniform, weighted):
-        run.server.round(1)
+        run.round(1)
         ends.append(run.state.shared["head.bias"] - run.shared["head.bias"])
     alone = []
     for client in range(2):
         one = make({"method": "head-only"}, model)
         one.population.train_samples = [one.population.train_samples[client]]
-        one.server.round(1)
+        one.round(1)
         alone.append(one.state.shared["head.bias"] - one.shared["head.bias"])
     torch.testing.assert_close(ends[0], (alone[0] + alone[1]) / 2)
     torch.testing.assert_close(ends[1], (3 * alone[0] + 5 * alone[1]) / 8)

@@ -28,7 +28,7 @@ def started(**options):
 def test_two_rounds_by_hand(beta):
     run, shared = started(beta=beta)
     for number in (1, 2):
-        run.server.round(number)
+        run.round(number)
         ends, thetas = [], []
         for client in range(2):
             data = client_data(run, client)
@@ -47,11 +47,11 @@ def test_two_rounds_by_hand(beta):
 
 def test_for_evaluation_theta_starts_from_the_shared_weights_and_they_stay():
     run, _ = started()
-    run.server.round(1)
+    run.round(1)
     shared = {name: leaf.numpy().astype(np.float64) for name, leaf in run.state.shared.items()}
     private = {name: leaf.unsqueeze(0) for name, leaf in run.state.private[0].items()}
     received = expand(run.state.shared, 1)
-    kept, tuned = run.server.trainer.fine_tune(run.method.evaluation_phases(2), [0], received, private)
+    kept, tuned = run.trainer.fine_tune(run.method.evaluation_phases(2), [0], received, private)
     theta = shared
     for _ in range(2):
         theta = solve(theta, shared, client_data(run, 0))

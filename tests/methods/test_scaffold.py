@@ -5,23 +5,21 @@ import pytest
 from by_hand import assert_leaves, client_data, combine, mean, mlp_gradient, mlp_run
 from support import make_spec, objection
 
-from fedbench.engine import server
-
 RATE, EPOCHS = 0.1, 3
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
 @pytest.mark.parametrize("cohorts", [[[0, 1], [0, 1], [0, 1]], [[0], [1], [0]]], ids=["all", "one"])
-def test_three_rounds_by_hand(cohorts, schedule, monkeypatch):
+def test_three_rounds_by_hand(cohorts, schedule):
     rate, factors = 0.7, {"constant": (1, 1, 1), "cosine": (1, 0.75, 0.25)}[schedule]
     method = {"method": "scaffold", "server_learning_rate": rate}
-    run, x = mlp_run(method, learning_rate=RATE, local_epochs=EPOCHS, schedule=schedule, rounds=3)
-    monkeypatch.setattr(server, "sample_cohort", lambda seed, number, *_: cohorts[number - 1])
+    options = {"learning_rate": RATE, "local_epochs": EPOCHS, "schedule": schedule, "rounds": 3}
+    run, x = mlp_run(method, sampler=lambda seed, number, *_: cohorts[number - 1], **options)
     zero = combine((0, x))
     c, own = zero, [zero, zero]
     size = 4 * sum(leaf.size for leaf in x.values())
     for number, cohort in enumerate(cohorts, 1):
-        row, eta = run.server.round(number), RATE * factors[number - 1]
+        row, eta = run.round(number), RATE * factors[number - 1]
         moves, changes = [], []
         for client in cohort:
             y = x
@@ -47,7 +45,7 @@ def test_three_rounds_by_hand(cohorts, schedule, monkeypatch):
 
 def test_variates_reach_no_model():
     run, start = mlp_run({"method": "scaffold"})
-    run.server.round(1)
+    run.round(1)
     assert set(run.method.global_weights(run.state.shared)) == set(start)
     assert set(run.method.personal(run.state.shared, run.state.private[0])) == set(start)
     assert [phase.penalty for phase in run.method.evaluation_phases(2)] == [None]

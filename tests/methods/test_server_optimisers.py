@@ -37,7 +37,7 @@ def test_three_rounds_by_hand(name):
     zero = combine((0, x))
     state = {"m": zero, "v": {leaf: values + TAU**2 for leaf, values in zero.items()}}
     for number in (1, 2, 3):
-        run.server.round(number)
+        run.round(number)
         change = mean(*(combine((-RATE, mlp_gradient(x, client_data(run, client)))) for client in range(2)))
         x = step(x, state, change)
         assert_leaves(run.state.shared, x)

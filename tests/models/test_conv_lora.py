@@ -27,7 +27,7 @@ def test_one_sgd_step_equals_that_of_the_merged_model():
     generator = torch.Generator().manual_seed(0)
     run.state.shared = {n: leaf + 0.1 * torch.randn(leaf.shape, generator=generator) for n, leaf in run.shared.items()}
     start = run.state.shared
-    row = run.server.round(1)
+    row = run.round(1)
     found = []
     for own in run.population.train_samples:
         images, labels = run.population.pixels[own], run.population.targets[own]
