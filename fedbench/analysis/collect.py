@@ -156,7 +156,7 @@ class Collection:
     """The summary.json of each row of `runs`."""
 
     def experiment(self, name: str) -> ExperimentData:
-        """The part of one experiment, in the order of its cells."""
+        """The part of one experiment, in the order of its cells, a method's seeds together."""
         wanted = cells(self.config, name)
         # Methods in the experiment's order, whichever of their seeds are there: so a method's seeds stand together.
         variants = {key: place for place, key in enumerate(dict.fromkeys(_key(cell)[:-1] for cell in wanted))}
