@@ -156,12 +156,11 @@ class Collection:
     """The summary.json of each row of `runs`."""
 
     def experiment(self, name: str) -> ExperimentData:
-        """The part of one experiment, in the order of its cells."""
+        """The part of one experiment, in the order of its cells, a method's seeds together."""
         wanted = cells(self.config, name)
         # Methods in the experiment's order, whichever of their seeds are there: so a method's seeds stand together.
-        variants = {key: position for position, key in enumerate(dict.fromkeys(_key(cell)[:-1] for cell in wanted))}
-        keys = sorted(map(_key, wanted), key=lambda key: variants[key[:-1]])
-        order = {key: position for position, key in enumerate(keys)}
+        variants = {key: place for place, key in enumerate(dict.fromkeys(_key(cell)[:-1] for cell in wanted))}
+        order = {key: n for n, key in enumerate(sorted(map(_key, wanted), key=lambda key: variants[key[:-1]]))}
 
         def of(frame: pd.DataFrame) -> pd.DataFrame:
             positions = pd.MultiIndex.from_frame(frame[list(CELL)]).map(order)
@@ -207,9 +206,7 @@ class Collection:
 def collect(config: Config, paths: Paths, experiment: str | None = None, require_one: bool = True) -> Collection:
     """Read the run folders of a config's cells, or of one experiment's.
 
-    Parameters
-    ----------
-    require_one : raise if no run at all is there
+    `require_one` raises if no run at all is there.
 
     Raises
     ------

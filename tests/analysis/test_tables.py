@@ -282,7 +282,7 @@ def test_experiments_share_runs(fresh):
     collection = collect(world.config, paths)
     few = collection.experiment("few")
     assert list(zip(few.runs.method, few.runs.seed, strict=True)) == [
-        ("fedsdg", 2), ("fa-lora", 2), ("fedsdg", 0), ("fa-lora", 0),
+        ("fedsdg", 2), ("fedsdg", 0), ("fa-lora", 2), ("fa-lora", 0),
     ]  # fmt: skip
     assert len(collection.runs) == 24
     shown = lay_out(few, build(few))
