@@ -50,7 +50,8 @@ def plot(
     if experiment is not None:
         config.find("experiments", experiment)
     names = list(config.experiments) if experiment is None else [experiment]
-    written, shown = [], {}
+    written: list[Path] = []
+    shown: dict[str, None] = {}
     for name in names:
         wanted = {one: plugin for one, plugin in config.figures(name).items() if figure in (None, one)}
         check_files(figure_path(paths, name, one, kind) for one in wanted for kind in METADATA)

@@ -3,11 +3,11 @@
 Docstrings under fields become the descriptions in the JSON schema and in `fedbench list --options`.
 """
 
-import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
+from fedbench.config.names import Folder, Name
 from fedbench.options import (
     Fraction,
     Label,
@@ -21,29 +21,7 @@ from fedbench.options import (
     options,
 )
 
-# Entry names become folder names and Snakemake wildcards.
-NAME = r"[A-Za-z0-9][A-Za-z0-9._+-]*"
-FOLDER = r"^[\w./+@=,:%-]+$"
 Overrides = dict[str, Any]
-
-
-def _folder(path: str) -> str:
-    """A folder whose name means the same in a rule, in a shell and in a list of targets."""
-    if not re.fullmatch(FOLDER, path):
-        raise ValueError(
-            "a folder's name may have letters, digits and the characters . / _ + @ = , : % - but no others"
-        )
-    return path
-
-
-def _name(name: str) -> str:
-    """The name of an entry."""
-    if not re.fullmatch(NAME, name):
-        raise ValueError("a name has letters a to z and digits, and behind the first the characters . _ + - too")
-    return name
-
-
-Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": f"^{NAME}$"})]
 
 
 @options
@@ -282,7 +260,7 @@ class File:
 
     name: Name
     """Name of the config, for messages and the report."""
-    results: Annotated[str, AfterValidator(_folder), Field(json_schema_extra={"pattern": FOLDER})] = "results"
+    results: Folder = "results"
     """Folder for everything that this config's rules write; no spaces, ~ or braces, which mean something in rules."""
     plugins: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
     """Own code that registers plug-ins: importable modules, or paths of .py files relative to the config."""

@@ -80,7 +80,7 @@ def _field(key: str, kind: Any, value: Any) -> Any:
 def _value(kind: Any, value: Any) -> Any:
     members = _members(kind)
     if isinstance(value, Mapping):
-        inner = next((member for member in members if is_dataclass(member)), None)
+        inner: Any = next((member for member in members if is_dataclass(member)), None)
         return _fields(_types(inner) if inner else {}, value)
     if isinstance(value, list):
         items = [part for member in members if get_origin(member) in (list, tuple) for part in get_args(member)]

@@ -22,6 +22,7 @@ from fedbench.config.spec import Cell, Paths, RunSpec, cells, digest, find_cell,
 from fedbench.errors import FedbenchError, nearest
 from fedbench.files import products
 from fedbench.files.io import write_text
+from fedbench.registry import import_plugins
 
 RUN_FILES = ("rounds.csv", "clients.csv", "summary.json")
 
@@ -255,6 +256,8 @@ def from_workflow(files: Iterable[Path | str], given: Mapping[str, Any]) -> tupl
         if Path(file).suffix not in (".yaml", ".yml"):
             raise FedbenchError(f"{file}: read as a config file, since it follows --configfile; put targets first")
     known = merge(*(read(Path(file)) for file in files))
+    if isinstance(plugins := known.get("plugins"), list):  # what lies outside says which of its options are text
+        import_plugins([name for name in plugins if isinstance(name, str)], "plugins")
     assignments = [f"{key}={_as_json(key, value)}" for key, value in typed(given, known).items()]
     return validate(override(known, assignments)), assignments
 

@@ -6,7 +6,8 @@ option classes.
 
 from typing import Any
 
-from fedbench.config.entries import NAME, BaseEntry, File, Training
+from fedbench.config.entries import BaseEntry, File, Training
+from fedbench.config.names import NAME
 from fedbench.config.reading import FIGURE, KINDS
 from fedbench.options import json_schema
 from fedbench.registry import FIGURES, Registry

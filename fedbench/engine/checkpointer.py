@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fedbench.engine import checkpoint
 from fedbench.errors import FedbenchError
@@ -65,7 +65,7 @@ class Checkpointer:
             return None
         state, record = found
         self.say(f"continuing after round {state.round_number}")
-        trees = {name: to_device(getattr(state, name), device) for name in checkpoint.TREES}
+        trees: dict[str, Any] = {name: to_device(getattr(state, name), device) for name in checkpoint.TREES}
         return replace(state, **trees), record
 
     def due(self) -> bool:

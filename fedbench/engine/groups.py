@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def grouped(phase: Phase, local: Tree) -> list[tuple[Group, list[str]]]:
     """The phase's groups with the names of the leaves that each trains."""
-    groups, taken = [], set()
+    groups: list[tuple[Group, list[str]]] = []
+    taken: set[str] = set()
     for group in phase.groups:
         names = [name for name in local if name.startswith(group.prefixes)]
         twice = taken.intersection(names)

@@ -76,7 +76,7 @@ class MethodCase:
             The method's own reason, if it objects to every model.
         """
         models = {f"own-{digest(self.model)}": self.model} if self.model else MODELS
-        values = {
+        values: dict[str, Any] = {
             "name": "contract",
             "training": {**TRAINING, **self.training, **training},
             "datasets": {"digits": {"source": "digits", "public": {"fraction": 0.8}}},
@@ -111,7 +111,7 @@ class MethodCase:
 
     def private(self, method: Method, shared: Tree, clients: int) -> Tree:
         """What so many clients keep at the beginning, stacked."""
-        each = [method.init_private(stream(self.spec.seed, "private", client)) for client in range(clients)]
+        each = [method.init_private(stream(self.spec.seed, "private", client), shared) for client in range(clients)]
         return {name: torch.stack([tree[name] for tree in each]) for name in each[0]}
 
     @contextmanager

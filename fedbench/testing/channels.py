@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from fedbench.channels._error_feedback import ErrorFeedback
 from fedbench.channels.channel import Channel
 from fedbench.registry import CHANNELS
 from fedbench.testing.cases import ChannelCase
@@ -81,6 +82,7 @@ def nothing_is_lost(case: ChannelCase) -> None:
     if not _one_by_one(case) or entry.target.objection(entry.options(**case.options), True):
         return
     channel, messages = case.make(error_feedback=True), case.messages()
+    assert isinstance(channel, ErrorFeedback)
     memory = {name: 0.25 * leaf.flip(0) for name, leaf in messages.items()}
     wanted = add(messages, memory)
     arrived, _ = channel.inner.transmit(wanted, case.streams)
