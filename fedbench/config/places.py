@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -112,7 +112,14 @@ def checkpoint_of(folder: Path, checkpoints: Path) -> Path:
     from wherever, its checkpoint is the same, and no two places share one: a place beside the checkpoints folder, or
     below what lies beside it, goes by its path from there, any other by its name and a digest of its path.
     """
-    place, beside = Path(os.path.realpath(folder)), Path(os.path.realpath(checkpoints)).parent
-    if place != beside and place.is_relative_to(beside):
-        return checkpoints / place.relative_to(beside)
-    return checkpoints / "elsewhere" / f"{place.name}-{digest(str(place))}"
+    beside = _folder_of(checkpoints, os.getcwd())
+    place = os.path.realpath(folder)
+    if place.startswith(beside):
+        return checkpoints / place[len(beside) :]
+    return checkpoints / "elsewhere" / f"{os.path.basename(place)}-{digest(place)}"
+
+
+@cache  # status asks for thousands
+def _folder_of(place: Path, _cwd: str) -> str:
+    """The folder that a place really lies in, with a slash at its end."""
+    return os.path.join(os.path.dirname(os.path.realpath(place)), "")
