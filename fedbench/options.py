@@ -45,9 +45,10 @@ def _float(**bounds) -> Any:
 Float = _float()
 PositiveFloat = _float(gt=0)
 NonNegativeFloat = _float(ge=0)
-Fraction = _float(ge=0, le=1)
-PositiveFraction = _float(gt=0, le=1)
-ProperFraction = _float(gt=0, lt=1)
+# Parts of a whole, by which of the two ends belong to them.
+Share = _float(ge=0, le=1)
+PositiveShare = _float(gt=0, le=1)
+OpenShare = _float(gt=0, lt=1)
 ShareBelowOne = _float(ge=0, lt=1)
 PositiveInt = Annotated[int, Ge(1)]
 

@@ -20,7 +20,7 @@ from fedbench.channels._values import require_finite
 from fedbench.channels.channel import Channel, Delivery, Streams
 from fedbench.channels.top_k import TopK, TopKOptions
 from fedbench.lazy import torch
-from fedbench.options import NonNegativeInt, PositiveFloat, PositiveFraction, ShareBelowOne, options
+from fedbench.options import NonNegativeInt, PositiveFloat, PositiveShare, ShareBelowOne, options
 from fedbench.registry import CHANNELS
 from fedbench.tree import add, weighted_mean, zeros_like
 
@@ -36,7 +36,7 @@ ROUNDS, VELOCITY, RESIDUAL = "rounds", "velocity.", "residual."
 class DGCOptions:
     """How much travels, and what accumulates."""
 
-    density: PositiveFraction = 0.001
+    density: PositiveShare = 0.001
     """Share of the values that is sent after warm-up; more costs more bytes and loses less."""
     momentum: ShareBelowOne = 0.9
     """Momentum of a client's messages over its rounds; more carries earlier ones on for longer."""

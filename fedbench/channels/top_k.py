@@ -14,7 +14,7 @@ from fedbench.channels import _indices
 from fedbench.channels._values import flatten, require_finite, split, to_bytes
 from fedbench.channels.channel import Channel
 from fedbench.lazy import torch
-from fedbench.options import PositiveFraction, options
+from fedbench.options import PositiveShare, options
 from fedbench.registry import CHANNELS
 from fedbench.tree import count
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class TopKOptions:
     """How much of a message travels."""
 
-    density: PositiveFraction = 0.01
+    density: PositiveShare = 0.01
     """Share of the values that is sent, the largest first; more costs more bytes and loses less."""
 
 

@@ -9,14 +9,14 @@ from pydantic import Field
 
 from fedbench.config.names import Folder, Name
 from fedbench.options import (
-    Fraction,
     Label,
     NonNegativeFloat,
     NonNegativeInt,
+    OpenShare,
     PositiveFloat,
-    PositiveFraction,
     PositiveInt,
-    ProperFraction,
+    PositiveShare,
+    Share,
     ShareBelowOne,
     options,
 )
@@ -30,7 +30,7 @@ class Training:
 
     rounds: NonNegativeInt
     """Communication rounds of each run; more train longer and send more."""
-    participation: PositiveFraction = 1.0
+    participation: PositiveShare = 1.0
     """Share of the clients in each round's cohort (rounded, at least one); more train and send more per round."""
     local_epochs: PositiveInt = 1
     """Passes over its own training samples that a client makes per round; more trains longer between messages."""
@@ -78,7 +78,7 @@ class Training:
 class PublicShare:
     """Training samples that no client holds, for a base trained on other data than the federation's."""
 
-    fraction: ProperFraction | None = None
+    fraction: OpenShare | None = None
     """Share of the training split, the same of each class (and domain); more leaves fewer samples to clients."""
     classes: list[int] | None = None
     """All training samples of these classes (class indices)."""
@@ -94,7 +94,7 @@ class DatasetEntry:
     """Plug-in that reads the data; `fedbench list datasets` has them."""
     public: PublicShare | None = None
     """Part of the data that goes to the base model and to no client."""
-    test_fraction: ProperFraction = 0.2
+    test_fraction: OpenShare = 0.2
     """Share of the samples that makes the test split, stratified by (domain, class), where the source has none of its
     own; more leaves fewer to train."""
     label: Label | None = None
@@ -117,7 +117,7 @@ class PartitionEntry:
     min_samples: Annotated[int, Field(ge=2)] = 10
     """Training samples (validation included) that every client gets at least, by bounded repair; more moves more
     samples."""
-    max_moved: Fraction = 0.1
+    max_moved: Share = 0.1
     """Share of all training samples that repair may move between clients; what needs more is refused, because it would
     not be distributed as the scheme says. It decides whether a partition is made, not which."""
     label: Label | None = None

@@ -126,6 +126,11 @@ def resolve(config: Config, cell: Cell) -> RunSpec:
     return spec
 
 
+def held_out_size(clients: int, share: float) -> int:
+    """How many of so many clients stay out of the federation: at least one of any share."""
+    return max(1, round(share * clients)) if share else 0
+
+
 def check_fit(spec: RunSpec) -> None:
     """Reject combinations that make no sense, with the method's own reason, before anything runs."""
     method = METHODS[spec.method.common.method].target
@@ -134,8 +139,10 @@ def check_fit(spec: RunSpec) -> None:
     if reason is None and not method.communicates and spec.channel.common.codec != "dense":
         reason = f"method {spec.method.name} sends nothing that channel {spec.channel.name} could code; remove channel"
     clients, held_out = spec.partition.common.clients, spec.training.held_out
-    if reason is None and held_out and max(1, round(held_out * clients)) >= clients:
-        reason = f"training.held_out {held_out:g} of {clients} clients leaves none to train; lower it"
+    if reason is None and held_out_size(clients, held_out) >= clients:
+        reason = (
+            f"training.held_out {held_out:g} of {clients} clients leaves none to train; lower it or use more clients"
+        )
     if reason:
         raise FedbenchError(f"{spec.cell.path}: {reason}")
 

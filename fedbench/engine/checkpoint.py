@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -21,8 +20,8 @@ from fedbench.engine.state import FederationState
 from fedbench.errors import FedbenchError
 from fedbench.files.io import write_bytes
 from fedbench.files.temporary import remove_leftovers
+from fedbench.files.traces import CHECKPOINT, checkpoint_name
 
-NAME = re.compile(r"round(\d{6})-([0-9a-f]{64})\.safetensors")
 KEPT = 2  # the newest, and one to fall back to
 
 
@@ -52,7 +51,7 @@ def save(folder: Path, state: FederationState, record: Record, digest: str) -> P
         {name: leaf.detach().cpu().clone().contiguous() for name, leaf in tensors.items()},
         {"digest": digest, "values": json.dumps(values), "order": json.dumps(list(tensors))},
     )
-    path = folder / f"round{state.round_number:06d}-{hashlib.sha256(data).hexdigest()}.safetensors"
+    path = folder / checkpoint_name(state.round_number, hashlib.sha256(data).hexdigest())
     write_bytes(path, data)
     for old in _files(folder)[KEPT:]:
         old.unlink(missing_ok=True)
@@ -63,7 +62,7 @@ def _files(folder: Path) -> list[Path]:
     """Checkpoints in the folder, newest first."""
     if not folder.is_dir():
         return []
-    return sorted((path for path in folder.iterdir() if NAME.fullmatch(path.name)), reverse=True)
+    return sorted((path for path in folder.iterdir() if CHECKPOINT.fullmatch(path.name)), reverse=True)
 
 
 def load(folder: Path, digest: str, say) -> tuple[FederationState, Record] | None:
@@ -84,7 +83,7 @@ def load(folder: Path, digest: str, say) -> tuple[FederationState, Record] | Non
     files = _files(folder)
     for path in files:
         data = path.read_bytes()
-        if hashlib.sha256(data).hexdigest() != NAME.fullmatch(path.name)[2]:
+        if hashlib.sha256(data).hexdigest() != CHECKPOINT.fullmatch(path.name)[2]:
             before = "" if path == files[-1] else "; trying the one before it"
             say(f"checkpoint {path} is damaged (its checksum does not match){before}")
             continue

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.engine import checkpoint
 from fedbench.errors import FedbenchError
+from fedbench.files.traces import continuing
 from fedbench.tree import to_device
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Checkpointer:
         if found is None:
             return None
         state, record = found
-        self.say(f"continuing after round {state.round_number}")
+        self.say(continuing(state.round_number))
         trees: dict[str, Any] = {name: to_device(getattr(state, name), device) for name in checkpoint.TREES}
         return replace(state, **trees), record
 

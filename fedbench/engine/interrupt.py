@@ -7,18 +7,15 @@ import time
 from types import FrameType
 from typing import Any
 
+from fedbench.files.traces import interrupted
+
 
 class Interrupted(Exception):
     """The run was asked to stop; its checkpoint holds everything up to `round_number` (-1: there is none yet)."""
 
     def __init__(self, round_number: int, reason: str):
-        super().__init__(f"interrupted {moment(round_number)} ({reason}); start again to continue")
+        super().__init__(interrupted(round_number, reason))
         self.round_number = round_number
-
-
-def moment(round_number: int) -> str:
-    """When it is, in words, if so many rounds are done."""
-    return "before the first round" if round_number < 0 else f"after round {round_number}"
 
 
 class StopRequest:

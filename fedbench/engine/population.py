@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from fedbench.config.spec import held_out_size
 from fedbench.errors import FedbenchError
 from fedbench.models.images import ImageReader, crop_flip, normalise, padding
 from fedbench.randomness import stream
@@ -31,12 +32,10 @@ def draw_held_out(seed: int, clients: int, share: float) -> list[int]:
     FedbenchError
         If no client would be left to train.
     """
-    if not share:
-        return []
-    size = max(1, round(share * clients))
+    size = held_out_size(clients, share)
     if size >= clients:
         raise FedbenchError(
-            f"training.held_out: {share:g} of {clients} clients leaves none to train; lower it or use more clients"
+            f"training.held_out {share:g} of {clients} clients leaves none to train; lower it or add clients"
         )
     return sorted(int(client) for client in stream(seed, "held-out").choice(clients, size=size, replace=False))
 

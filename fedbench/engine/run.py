@@ -14,11 +14,12 @@ from fedbench.engine import environment, results
 from fedbench.engine.checkpointer import Checkpointer
 from fedbench.engine.clock import Clock
 from fedbench.engine.federation import Compute, Federation
-from fedbench.engine.interrupt import Interrupted, StopNow, StopRequest, moment
+from fedbench.engine.interrupt import Interrupted, StopNow, StopRequest
 from fedbench.engine.record import Record
 from fedbench.engine.rows import round_row, start_row
 from fedbench.engine.summary import summarise
 from fedbench.errors import FedbenchError
+from fedbench.files import traces
 from fedbench.files.io import damage, read_sealed, writing_errors
 from fedbench.files.products import RUN
 from fedbench.registry import METHODS
@@ -90,7 +91,7 @@ def run(
         wanted = identity(spec.digest, store.meta["sha256"], partition.sha256, base.sha256)
         if _is_complete(out, wanted, folder.overwrite, say):
             return None
-        log, clock = Log(out / "log.txt"), Clock()
+        log, clock = traces.Log(out / traces.LOG), Clock()
         left = None if time_limit is None else time_limit - (time.monotonic() - began)
         with StopRequest(left) as stop:
             federation = Federation(spec, store, partition, base, compute, stop=stop.reason, say=log)
@@ -121,17 +122,6 @@ def _is_complete(out: Path, wanted: dict[str, Any], overwrite: bool, say: Callab
     if overwrite:
         return False
     raise FedbenchError(f"{out}: holds results {reason}; give another --out, or --overwrite to replace them")
-
-
-class Log:
-    """The run's own lasting log; no rule declares it, so nothing deletes it before a retry."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __call__(self, line: str) -> None:
-        with writing_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {line}\n")
 
 
 @dataclass(frozen=True)
@@ -193,7 +183,7 @@ class Run:
         """
         federation, watchers = self.federation, self.watchers
         spec, device = federation.spec, federation.compute.device
-        watchers.log(f"run {spec.digest} ({spec.cell.path}) on {environment.device_name(device)}")
+        watchers.log(traces.started(spec.digest, spec.cell.path, environment.device_name(device)))
         with self._progress():
             for number in range(self.record.last_round + 1, federation.rounds + 1):
                 if self.record.diverged_round is not None:
@@ -209,7 +199,7 @@ class Run:
                     self._save()
         self._write()
         watchers.checkpointer.remove()
-        watchers.log("complete")
+        watchers.log(traces.COMPLETE)
 
     def _step(self, number: int) -> Step:
         """Round `number` and its evaluation; changes nothing. Round 0 is the evaluation of the start."""
@@ -271,5 +261,5 @@ class Run:
         done, reason = self.record.last_round, self.watchers.stop.reason()
         if done >= 0:  # before round 0 there is nothing to go on from
             self._save()
-        self.watchers.log(f"stopped {moment(done)} ({reason})")
+        self.watchers.log(traces.stopped(done, reason))
         raise Interrupted(done, reason)

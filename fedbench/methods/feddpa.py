@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedbench.methods._lora_only import AdapterOptions, adapter_objection
 from fedbench.methods.method import Group, Method, Phase
-from fedbench.options import Fraction, PositiveInt, options
+from fedbench.options import PositiveInt, Share, options
 from fedbench.registry import METHODS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class FedDPAOptions(AdapterOptions):
     """The mixture; both branches have the same rank and scale."""
 
-    weight: Fraction = 0.5
+    weight: Share = 0.5
     """Part of the private branch in training, and at most its part at inference; more is more personal (w)."""
     inference: Literal["instance", "fixed"] = "instance"
     """Whether the private branch's part follows each sample's similarity to the client's anchors, or stays at

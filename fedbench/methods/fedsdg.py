@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from fedbench.methods import _gates
 from fedbench.methods._lora_only import adapter_objection
 from fedbench.methods.method import Group, Method, Phase
-from fedbench.options import Float, Fraction, NonNegativeFloat, PositiveFloat, PositiveInt, options
+from fedbench.options import Float, NonNegativeFloat, PositiveFloat, PositiveInt, Share, options
 from fedbench.registry import METHODS
 from fedbench.tree import select, squared_norms
 
@@ -50,7 +50,7 @@ class FedSDGOptions:
     nothing."""
     gate: Literal["learned", "fixed"] = "learned"
     """Whether each client learns how much of the private branch it takes, or all take `gate_value`."""
-    gate_value: Fraction = 0.047
+    gate_value: Share = 0.047
     """Gate where it is fixed: 0 uses the shared branch alone, 1 the private one in full (m)."""
     gate_level: Literal["site", "block"] = "site"
     """Where gates are: one for each adapted mapping, or one for each transformer block."""

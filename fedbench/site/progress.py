@@ -5,6 +5,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fedbench.files import traces
+
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
@@ -94,7 +96,7 @@ class Progress:
             self._bar.update(self._task, completed=number, shown=text)
         elif now - self._printed >= self.every or number >= self.total:
             self._printed = now
-            print(f"{self.label} {self.unit} {number}/{self.total}: {text}", file=self.stream, flush=True)
+            print(traces.progress(self.label, self.unit, number, self.total, text), file=self.stream, flush=True)
 
     def _remaining(self, number: int, now: float) -> float | None:
         first, since = self._first

@@ -18,19 +18,14 @@ from typing import Any
 
 from fedbench.errors import FedbenchError
 from fedbench.files.io import read_sealed
+from fedbench.files.traces import CHECKPOINT, COMPLETE, CONTINUED, LOG, PROGRESS, STAMP, STARTED, STOPPED
 
-CHECKPOINT = re.compile(r"round(\d{6})-[0-9a-f]{64}\.safetensors")
-STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)([+-]\d{4})? ")
-STARTED = re.compile(r"run ([0-9a-f]{16}) \(")
-CONTINUED = re.compile(r"continuing after round (\d+)$")
-PROGRESS = re.compile(r" round (\d+)/\d+: ")
 # The command line's own errors, click's, an uncaught exception's, and those of clusters and shells, which also name the
 # line and the process: `environment: line 2: 4711 Killed  python ...`.
 FAILURE = re.compile(
     r"(error|Error|slurmstepd: error|fatal): |([A-Za-z_]+\.)*[A-Z]\w+Error\b"
     r"|(\S+: line \d+: +\d+ )?(Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction)\b"
 )
-STOPPED = re.compile(r"(stopped|interrupted) (after round|before the first round|by Ctrl-C)\b")
 HEADER_BYTES = 100 << 20  # the most that safetensors allows
 TAIL_BYTES = 4096
 # Clocks of a cluster's machines differ by so much at most; what is dated later is not believed.
@@ -52,7 +47,7 @@ class LogTail:
     @property
     def complete(self) -> bool:
         """Whether a run ended well: these are the last words of its own log and of its job's."""
-        return self.last == "complete" or self.last.endswith("/summary.json")
+        return self.last == COMPLETE or self.last.endswith("/summary.json")
 
     @property
     def stopped(self) -> bool:
@@ -166,7 +161,7 @@ def gather(folder: Path, checkpoint: Path, job_log: Path, now: float) -> Evidenc
         bytes=sum(status.st_size for part in (files, saves) for status in part.values()),
         saved=max(rounds, default=None),
         saved_identity=newest and _identity(checkpoint / newest),
-        own=None if finished or "log.txt" not in files else _log(folder / "log.txt", now),
+        own=None if finished or LOG not in files else _log(folder / LOG, now),
         job=None if finished else _log(job_log, now),
         now=now,
         lock=_inode(f"{checkpoint}.lock"),

@@ -322,7 +322,7 @@ UTC, TOKYO = "UTC0", "JST-9"
 
 @pytest.mark.parametrize(("there", "here"), [(UTC, TOKYO), (TOKYO, UTC)])
 def test_a_run_looks_the_same_from_another_time_zone(folders, zone, there, here):
-    from fedbench.engine.run import Log
+    from fedbench.files.traces import Log
 
     zone(there)
     began = time.time()
@@ -412,13 +412,6 @@ def test_time_left_is_learnt_from_the_closest_kin(tmp_path):
     base = FLITE.replace("flite", "base")
     folders.finish(base, rounds_done=0, seconds={"wall": 3.0})
     assert folders.status(base.replace("seed0", "seed1")).seconds_left == pytest.approx(3.0)
-
-
-def test_names_of_checkpoints_are_the_engines():
-    from fedbench.engine import checkpoint
-
-    assert checkpoint.NAME.fullmatch(f"round000012-{HASH}.safetensors")
-    assert evidence.CHECKPOINT.fullmatch(f"round000012-{HASH}.safetensors")[1] == "000012"
 
 
 def test_table_totals_and_colours(folders):

@@ -10,7 +10,7 @@ from fedbench.analysis.figures._rows import row_panels, row_remark, row_text
 from fedbench.analysis.figures._style import method_rows, method_styles, remark, styled, tint
 from fedbench.analysis.text import human_bytes, percent
 from fedbench.errors import FedbenchError
-from fedbench.options import PositiveFraction, options
+from fedbench.options import PositiveShare, options
 from fedbench.registry import FIGURES
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class BytesToTargetOptions:
     """The target."""
 
-    target: PositiveFraction | Literal["reference"] = "reference"
+    target: PositiveShare | Literal["reference"] = "reference"
     """Accuracy to reach: a number, or one point less than the headline accuracy of the experiment's reference."""
 
 
