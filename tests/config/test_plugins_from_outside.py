@@ -187,7 +187,7 @@ def test_two_of_a_name_are_refused_and_both_named(tmp_path):
         ("mine.py", "x = 1\ny = 1 / 0\n", ["mine.py: line 2: ZeroDivisionError"]),
         ("mine.py", "def f(:\n", ["mine.py: line 1: SyntaxError"]),
         ("mine.py", "raise SystemExit(3)\n", ["mine.py: line 1: SystemExit: 3"]),
-        ("[]", None, ["config.plugins.0", "valid string"]),
+        ("[]", None, ["config.plugins.0", "should be text"]),
     ],
 )
 def test_what_cannot_be_imported_is_one_line(tmp_path, plugin, text, words):

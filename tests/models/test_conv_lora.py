@@ -1,6 +1,7 @@
 """LoRA of convolutions: the merged weight by hand, its start, and one federated step."""
 
 import copy
+from dataclasses import replace
 
 import torch
 from torch.nn import functional
@@ -25,8 +26,8 @@ def test_one_sgd_step_equals_that_of_the_merged_model():
     reference = copy.deepcopy(model)
     run = make(OPTIONS, model, learning_rate=0.1)
     generator = torch.Generator().manual_seed(0)
-    run.state.shared = {n: leaf + 0.1 * torch.randn(leaf.shape, generator=generator) for n, leaf in run.shared.items()}
-    start = run.state.shared
+    start = {n: leaf + 0.1 * torch.randn(leaf.shape, generator=generator) for n, leaf in run.shared.items()}
+    run.state = replace(run.state, shared=start)
     row = run.round(1)
     found = []
     for own in run.population.train_samples:

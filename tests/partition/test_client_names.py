@@ -1,12 +1,11 @@
 """Natural clients go by their names: in messages, in partition.json, in its picture and in clients.csv."""
 
-from types import SimpleNamespace
-
 import matplotlib
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
+from fedbench.engine.record import Record
 from fedbench.engine.results import CLIENT_COLUMNS, client_rows
 from fedbench.errors import FedbenchError
 from fedbench.partition._picture import picture
@@ -50,11 +49,11 @@ def test_names_are_kept_and_reach_clients_csv(make, make_store, store, tmp_path)
     partition = load_partition(tmp_path / "p")
     assert partition.meta["client_names"] == NAMES
     accuracies = {"last": [0.1, 0.2, 0.3], "global": [0.1] * 3, "base": [0.0] * 3}
-    state = SimpleNamespace(accuracies=accuracies, tail=[accuracies["last"]], participations={}, held_out=[])
-    rows = client_rows(state, store, partition)
+    record = Record(accuracies=accuracies, tail=[accuracies["last"]])
+    rows = client_rows(record, {}, store, partition)
     assert [(row["client"], row["name"]) for row in rows] == [(0, "1"), (1, "2"), (2, "10")]
     assert list(rows[0])[: len(CLIENT_COLUMNS)] == CLIENT_COLUMNS
-    unnamed = client_rows(state, store, make(make_store(), scheme="iid", clients=3))
+    unnamed = client_rows(record, {}, store, make(make_store(), scheme="iid", clients=3))
     assert [row["name"] for row in unnamed] == [None] * 3
 
 
