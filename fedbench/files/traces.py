@@ -7,8 +7,6 @@ import re
 import time
 from pathlib import Path
 
-from fedbench.files.io import writing_errors
-
 LOG = "log.txt"
 COMPLETE = "complete"
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)([+-]\d{4})? ")
@@ -31,6 +29,8 @@ class Log:
         self.path = path
 
     def __call__(self, line: str) -> None:
+        from fedbench.files.io import writing_errors  # brings numpy, which the doctor has to do without
+
         with writing_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {line}\n")
 
