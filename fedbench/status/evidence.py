@@ -7,7 +7,6 @@ locks are looked up without being taken, since a run that starts at that moment 
 import json
 import os
 import re
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -130,9 +129,7 @@ class Evidence:
 
 def _seconds(local: str, offset: str | None) -> float:
     """A stamp as seconds since the epoch; one without an offset (older versions wrote none) is of this time zone."""
-    if offset is None:
-        return time.mktime(time.strptime(local, "%Y-%m-%d %H:%M:%S"))
-    return datetime.strptime(local + offset, "%Y-%m-%d %H:%M:%S%z").timestamp()
+    return datetime.fromisoformat(local + (offset or "")).timestamp()
 
 
 def gather(folder: Path, checkpoint: Path, job_log: Path, now: float) -> Evidence:
