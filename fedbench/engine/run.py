@@ -21,6 +21,7 @@ from fedbench.engine.summary import summarise
 from fedbench.errors import FedbenchError
 from fedbench.files import traces
 from fedbench.files.io import damage, read_sealed, writing_errors
+from fedbench.files.log import Log
 from fedbench.files.products import RUN
 from fedbench.registry import METHODS
 from fedbench.site.locking import alone
@@ -91,7 +92,7 @@ def run(
         wanted = identity(spec.digest, store.meta["sha256"], partition.sha256, base.sha256)
         if _is_complete(out, wanted, folder.overwrite, say):
             return None
-        log, clock = traces.Log(out / traces.LOG), Clock()
+        log, clock = Log(out / traces.LOG), Clock()
         left = None if time_limit is None else time_limit - (time.monotonic() - began)
         with StopRequest(left) as stop:
             federation = Federation(spec, store, partition, base, compute, stop=stop.reason, say=log)

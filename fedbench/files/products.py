@@ -14,6 +14,7 @@ from pathlib import Path
 from stat import S_ISREG
 
 from fedbench.errors import FedbenchError
+from fedbench.files.traces import STAMP, STARTED
 
 # Whether a file is one that fedbench wrote.
 Mark = Callable[[Path], bool]
@@ -164,12 +165,13 @@ PARTITION = Product(
     },
 )
 BASE = Product("a base", ("base.safetensors", "base.json"), {"base.json": _json("spec", "origin", "sha256")})
-STAMP = rb"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[^ \n]* "
+# What a run's log begins with: a start, or what comes before it where there was a checkpoint.
+LOG_BEGINS = rf"{STAMP.pattern}({STARTED.pattern}|continuing after round |(a )?checkpoint )".encode()
 RUN = Product(
     "a run",
     ("rounds.csv", "clients.csv", "domains.csv", "summary.json", "log.txt"),
     {
-        "log.txt": _begins(STAMP + rb"(run [0-9a-f]{16} \(|continuing after round |(a )?checkpoint )"),
+        "log.txt": _begins(LOG_BEGINS),
         "summary.json": _json("cell", "digest", "spec", "selections"),
     },
     alone=False,

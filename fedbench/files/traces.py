@@ -4,8 +4,6 @@ They are written and read back here only. Lines of earlier versions are read too
 """
 
 import re
-import time
-from pathlib import Path
 
 LOG = "log.txt"
 COMPLETE = "complete"
@@ -15,24 +13,6 @@ CONTINUED = re.compile(r"continuing after round (\d+)$")
 STOPPED = re.compile(r"(stopped|interrupted) (after round|before the first round|by Ctrl-C)\b")
 PROGRESS = re.compile(r" round (\d+)/\d+: ")
 CHECKPOINT = re.compile(r"round(\d{6})-([0-9a-f]{64})\.safetensors")
-
-
-class Log:
-    """A run's own lasting log; no rule declares it, so nothing deletes it before a retry.
-
-    Parameters
-    ----------
-    path : the file, which grows by a stamped line a call
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __call__(self, line: str) -> None:
-        from fedbench.files.io import writing_errors  # brings numpy, which the doctor has to do without
-
-        with writing_errors(self.path), open(self.path, "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {line}\n")
 
 
 def started(spec_digest: str, run: str, device: str) -> str:

@@ -323,7 +323,7 @@ UTC, TOKYO = "UTC0", "JST-9"
 
 @pytest.mark.parametrize(("there", "here"), [(UTC, TOKYO), (TOKYO, UTC)])
 def test_a_run_looks_the_same_from_another_time_zone(folders, zone, there, here):
-    from fedbench.files.traces import Log
+    from fedbench.files.log import Log
 
     zone(there)
     began = time.time()
